@@ -1,0 +1,2 @@
+# The inference engine.
+noinst_HEADERS += %D%/gguf.h

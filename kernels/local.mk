@@ -1,0 +1,1 @@
+# Operators: one table, C forms here, CUDA forms beside them.

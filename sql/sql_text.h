@@ -1,0 +1,19 @@
+/* The SQL of sql/*.sql, embedded at build time: sql/q_top.sql is the row of sql_texts named
+ * "q_top". The files are the one source of the schema and of every named query; they are installed
+ * as well. */
+#ifndef NEARTIE_SQL_TEXT_H
+#define NEARTIE_SQL_TEXT_H
+
+#define SQL_SCHEMA_VERSION 1 /* the version that sql/schema.sql describes */
+
+struct sql_text {
+    const char *name; /* file name without folder and ending; NULL ends the list */
+    const char *text; /* the whole file */
+};
+
+extern const struct sql_text sql_texts[];
+
+extern const char sql_schema[];
+extern const char sql_views[];
+
+#endif

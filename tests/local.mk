@@ -1,0 +1,27 @@
+# Every test speaks TAP. C tests end in _t, shell tests in .sh.
+TEST_EXTENSIONS = .sh
+LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+SH_LOG_DRIVER = $(LOG_DRIVER)
+SH_LOG_COMPILER = $(SHELL)
+AM_TESTS_ENVIRONMENT = \
+	abs_top_srcdir='$(abs_top_srcdir)'; export abs_top_srcdir; \
+	abs_top_builddir='$(abs_top_builddir)'; export abs_top_builddir; \
+	SANITIZE='$(SANITIZE)'; export SANITIZE; \
+	ASAN_OPTIONS=$${ASAN_OPTIONS-detect_leaks=0}; export ASAN_OPTIONS; \
+	if test -z "$$NEARTIE_SHARED" && test -d '$(abs_top_srcdir)/../shared/models'; then \
+	  NEARTIE_SHARED='$(abs_top_srcdir)/../shared'; fi; export NEARTIE_SHARED;
+
+noinst_HEADERS += %D%/tap.h
+EXTRA_DIST += %D%/testlib.sh $(sh_tests)
+
+sh_tests = \
+	%D%/includes.sh \
+	%D%/style.sh
+
+TESTS += $(check_PROGRAMS) $(sh_tests)
+
+# Two small models trained for this project and held-out text for both.
+EXTRA_DIST += \
+	%D%/data/prompt.txt \
+	%D%/data/tiny-qwen3-q8_0.gguf \
+	%D%/data/tiny-qwen35-q8_0.gguf
