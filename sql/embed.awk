@@ -4,7 +4,7 @@ FNR == 1 {
     name = FILENAME
     sub(/.*\//, "", name)
     sub(/\.sql$/, "", name)
-    if (!started) print "/* Made by sql/embed.awk. */\n#include \"sql/sql_text.h\"\n"
+    if (!started) print "/* Made by embed.awk. */\n#include \"sql/sql_text.h\"\n"
     started = open = 1
     names[++n] = name
     printf "const char sql_%s[] =\n", name

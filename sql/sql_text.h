@@ -1,4 +1,4 @@
-/* The SQL of sql/*.sql, embedded at build time: sql/q_top.sql is the row of sql_texts named
+/* The SQL files of this folder, embedded at build time: sql/q_top.sql is the row of sql_texts named
  * "q_top". The files are the one source of the schema and of every named query; they are installed
  * as well. */
 #ifndef NEARTIE_SQL_TEXT_H
