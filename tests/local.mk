@@ -25,3 +25,6 @@ EXTRA_DIST += \
 	%D%/data/prompt.txt \
 	%D%/data/tiny-qwen3-q8_0.gguf \
 	%D%/data/tiny-qwen35-q8_0.gguf
+
+check_PROGRAMS += %D%/seed_t
+%C%_seed_t_LDADD = collector/libseed.a -lm
