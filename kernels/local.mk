@@ -1,1 +1,3 @@
 # Operators: one table, C forms here, CUDA forms beside them.
+noinst_HEADERS += %D%/kernels.h
+EXTRA_DIST += %D%/ops.def

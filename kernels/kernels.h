@@ -1,0 +1,80 @@
+/* The operators of a transformer's forward pass. One line of ops.def per operator expands to its
+ * number, its prototypes and its row of ops[]; the engine's dispatcher, the tests and the bench
+ * walk that table. No model knowledge, no allocation, no global state.
+ *
+ * Every operator has a reference form, written once and compiled twice (float, and double
+ * accumulation), and may have a fast form. Forms of one operator agree up to rounding. */
+#ifndef NEARTIE_KERNELS_KERNELS_H
+#define NEARTIE_KERNELS_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A view of typed memory: n_mats planes of n_rows rows of n_cols contiguous elements. */
+struct tensor {
+    void *data;        /* borrowed; NULL = absent */
+    int32_t type;      /* number of the element type, as in quant.h */
+    int32_t n_cols;    /* elements of a row */
+    int32_t n_rows;    /* rows of a plane */
+    int32_t n_mats;    /* planes: experts or sequences; 1 elsewhere */
+    int64_t row_bytes; /* from one row to the next */
+    int64_t mat_bytes; /* from one plane to the next */
+};
+
+enum op {
+#define OP(name, ...) OP_##name,
+#include "kernels/ops.def"
+#undef OP
+    N_OPS
+};
+
+enum op_form {
+    FORM_F32,  /* reference: float accumulation in a fixed order */
+    FORM_F64,  /* the same source, double accumulation */
+    FORM_FAST, /* vector instructions and 8-bit dot products; FORM_F32 where there is none */
+    N_FORMS
+};
+
+enum { OP_MAX_INPUTS = 8 };
+
+/* Arguments of one call. ops.def says which inputs and parameters an operator reads. */
+struct op_args {
+    struct tensor out, out2;
+    struct tensor in[OP_MAX_INPUTS];
+    double eps;         /* norms: added under the root */
+    double scale;       /* attention: of the scores */
+    int32_t n_heads;    /* query or value heads of a row */
+    int32_t n_kv_heads; /* key and value heads of a row */
+    int32_t n_rot;      /* rotary: leading elements of a head that rotate */
+    int32_t pair;       /* rotary: distance of a pair's elements: 1, or n_rot/2 */
+    int32_t n_split;    /* attention: parts that a cache is read in; 0 = choose by length */
+    int32_t two_groups; /* 8-bit products: sum two blocks per lane */
+    int32_t normalise;  /* router: chosen weights sum to 1 */
+    void *scratch;      /* op_info.scratch_bytes bytes, aligned to 64 */
+};
+
+typedef void (*op_fn)(const struct op_args *args);
+
+/* Does a row of the output depend on how its batch was cut? */
+enum op_invariance {
+    ROW_INVARIANT,   /* never: a row alone and a row in a batch are bit-equal */
+    CHUNK_DEPENDENT, /* yes: another chunk, another order of summation */
+};
+
+/* A row of the table. */
+struct op_info {
+    const char *name;
+    const char *inputs; /* names of in[0], in[1], ... */
+    enum op_invariance invariance;
+    double (*bytes)(const struct op_args *args); /* memory read and written, at least */
+    double (*flops)(const struct op_args *args);
+    size_t (*scratch_bytes)(const struct op_args *args);
+    op_fn fn[N_FORMS]; /* all set */
+};
+extern const struct op_info ops[N_OPS];
+
+/* What FORM_FAST uses on this machine: "avx512-vnni", "avx2" or "portable". */
+const char *kernels_isa(void);
+
+#endif
