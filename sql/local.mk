@@ -1,12 +1,13 @@
-# The SQL, installed as files and embedded in the binaries.
+# The SQL, installed as files and embedded in the binaries; and the storage code that the recorder
+# and the readers share.
 sql_files = \
 	%D%/schema.sql \
-	%D%/views.sql
+	%D%/views.sql \
+	%D%/indexes.sql
 
 sqldir = $(pkgdatadir)/sql
 dist_sql_DATA = $(sql_files)
 EXTRA_DIST += %D%/embed.awk
-noinst_HEADERS += %D%/sql_text.h
 
 BUILT_SOURCES += %D%/sql_text.c
 CLEANFILES += %D%/sql_text.c
@@ -15,5 +16,14 @@ CLEANFILES += %D%/sql_text.c
 	  if test -f "$$f"; then set -- "$$@" "$$f"; else set -- "$$@" "$(srcdir)/$$f"; fi; done && \
 	  $(AWK) -f $(srcdir)/%D%/embed.awk "$$@" > $@.tmp && mv $@.tmp $@
 
+# Position independent and hidden: libprobe.so is linked from it too. Link it with SQLite.
 noinst_LIBRARIES += %D%/libsql.a
+%C%_libsql_a_CFLAGS = $(AM_CFLAGS) -fPIC -fvisibility=hidden
+%C%_libsql_a_SOURCES = \
+	%D%/record.h \
+	%D%/recover.c %D%/recover.h \
+	%D%/spool.c %D%/spool.h \
+	%D%/sql_text.h \
+	%D%/store.c %D%/store.h %D%/store_internal.h \
+	%D%/store_put.c
 nodist_%C%_libsql_a_SOURCES = %D%/sql_text.c

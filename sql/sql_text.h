@@ -15,5 +15,6 @@ extern const struct sql_text sql_texts[];
 
 extern const char sql_schema[];
 extern const char sql_views[];
+extern const char sql_indexes[]; /* made at close, or by the first reader */
 
 #endif

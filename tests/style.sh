@@ -3,7 +3,7 @@
 . "${abs_top_srcdir:?}/tests/testlib.sh"
 cd "$abs_top_srcdir" || exit 99
 
-sources=$(find err.h shim engine kernels collector tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sort)
+sources=$(find err.h sql shim engine kernels collector tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sort)
 format=$(command -v clang-format-14 || command -v clang-format)
 case $("${format:-false}" --version 2>/dev/null) in
 *"version 14"*)

@@ -1,0 +1,59 @@
+/* Shared by store.c (file, run, transactions) and store_put.c (one record); nobody else's. */
+#ifndef NEARTIE_SQL_STORE_INTERNAL_H
+#define NEARTIE_SQL_STORE_INTERNAL_H
+
+#include <sqlite3.h>
+
+#include "sql/store.h"
+
+/* The prepared statements; their text is in store.c, in this order. */
+enum store_statement {
+    ST_BEGIN,
+    ST_COMMIT,
+    ST_ROLLBACK,
+    ST_MARK,
+    ST_FORWARD,
+    ST_END,
+    ST_ROW,
+    ST_DELTA,
+    ST_TOKEN,
+    ST_SETTING,
+    ST_SETTING_MORE,
+    ST_ARM,
+    ST_SEQUENCE_NEW,
+    ST_SEQUENCE_GET,
+    ST_SEQUENCE_NAME,
+    ST_GAP_ADD,
+    ST_GAP_SET,
+    ST_GAP_NEW,
+    ST_VOCAB,
+    ST_N_VOCAB,
+    N_STATEMENTS
+};
+
+enum { SEQUENCE_CACHE = 4096 };
+
+struct store {
+    sqlite3 *db;
+    sqlite3_stmt *st[N_STATEMENTS];
+    char path[4096];
+    char mark_key[48]; /* meta key of this run's progress */
+    int64_t run_id;
+    int64_t row_offset, forward_offset, arm_offset; /* file id = record's id + offset */
+    bool n_vocab_known;                             /* runs.n_vocab has been filled */
+    uint64_t n_refused;                             /* records that the schema refused */
+    uint64_t n_refused_in_file;                     /* of these, stated in `gaps` */
+    struct store_vocab vocab;                       /* borrowed */
+    unsigned char *vocab_done;                      /* bit per id: its text is in the file */
+    struct {
+        int64_t seq, seq_id;     /* seq_id 0 = empty */
+    } sequences[SEQUENCE_CACHE]; /* direct-mapped by seq */
+};
+
+/* Fill err from SQLite's own message; returns -1. */
+int store_fail(const struct store *s, struct err *err);
+
+/* Run a statement that returns no row, then reset it. */
+int store_step(struct store *s, enum store_statement which, struct err *err);
+
+#endif

@@ -1,0 +1,387 @@
+#include "config.h"
+
+#include "sql/store_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const dtype_names[] = {"f32", "f16", "bf16"};
+static const char *const phase_names[] = {"prefill", "decode", "verify"};
+
+/* Run the statement; a record that the schema refuses must not hold up those behind it. */
+static int put(struct store *s, enum store_statement which, struct err *err)
+{
+    int rc = sqlite3_step(s->st[which]);
+    sqlite3_reset(s->st[which]);
+    sqlite3_clear_bindings(s->st[which]);
+    if (rc == SQLITE_DONE)
+        return 0;
+    if ((rc & 0xff) == SQLITE_CONSTRAINT || (rc & 0xff) == SQLITE_MISMATCH) {
+        s->n_refused++;
+        return 0;
+    }
+    return store_fail(s, err);
+}
+
+static void bind_text(sqlite3_stmt *st, int i, const char *text, size_t size)
+{
+    size_t n = strnlen(text, size);
+    if (n)
+        sqlite3_bind_text(st, i, text, (int)n, SQLITE_STATIC);
+}
+
+/* Id of the engine's sequence in this file, made when it is new; 0 = failed. */
+static int64_t sequence_id(struct store *s, int64_t seq, struct err *err)
+{
+    size_t slot = (uint64_t)seq % SEQUENCE_CACHE;
+    if (s->sequences[slot].seq_id && s->sequences[slot].seq == seq)
+        return s->sequences[slot].seq_id;
+    sqlite3_stmt *new = s->st[ST_SEQUENCE_NEW], *get = s->st[ST_SEQUENCE_GET];
+    sqlite3_bind_int64(new, 1, s->run_id);
+    sqlite3_bind_int64(new, 2, seq);
+    if (store_step(s, ST_SEQUENCE_NEW, err))
+        return 0;
+    sqlite3_bind_int64(get, 1, s->run_id);
+    sqlite3_bind_int64(get, 2, seq);
+    int64_t id = 0;
+    if (sqlite3_step(get) == SQLITE_ROW)
+        id = sqlite3_column_int64(get, 0);
+    else
+        store_fail(s, err);
+    sqlite3_reset(get);
+    if (id) {
+        s->sequences[slot].seq = seq;
+        s->sequences[slot].seq_id = id;
+    }
+    return id;
+}
+
+static int put_text_of(struct store *s, int32_t token, struct err *err)
+{
+    if (token < 0 || token >= s->vocab.n || s->vocab_done[token / 8] & 1 << token % 8)
+        return 0;
+    s->vocab_done[token / 8] |= (unsigned char)(1 << token % 8);
+    uint32_t from = s->vocab.offset[token], to = s->vocab.offset[token + 1];
+    if (from == to)
+        return 0;
+    sqlite3_bind_int64(s->st[ST_VOCAB], 1, s->run_id);
+    sqlite3_bind_int(s->st[ST_VOCAB], 2, token);
+    sqlite3_bind_blob(s->st[ST_VOCAB], 3, s->vocab.text + from, (int)(to - from), SQLITE_STATIC);
+    return put(s, ST_VOCAB, err);
+}
+
+static int put_texts(struct store *s, const struct record_row *row, struct err *err)
+{
+    if (!s->vocab.n)
+        return 0;
+    for (int i = 0; i < row->n_top; i++)
+        if (put_text_of(s, row->top[i].token, err))
+            return -1;
+    return put_text_of(s, row->input_token, err);
+}
+
+/* Append a float so that it reads back bit-equal: nine digits identify a float. JSON has no
+ * infinity; a number beyond double's range is read as one by SQLite and Python alike. */
+static char *print_float(char *p, float x)
+{
+    if (isinf(x))
+        return p + sprintf(p, x > 0 ? "9e999" : "-9e999");
+    if (x == 0 && signbit(x))
+        return p + sprintf(p, "-0.0");
+    return p + sprintf(p, "%.9g", (double)x);
+}
+
+/* [[id,logit],...]; at most RECORD_TOP_MAX * 30 + 2 bytes. */
+static int print_top(char *out, const struct record_row *row)
+{
+    char *p = out;
+    *p++ = '[';
+    for (int i = 0; i < row->n_top; i++) {
+        p += sprintf(p, "%s[%d,", i ? "," : "", row->top[i].token);
+        p = print_float(p, row->top[i].logit);
+        *p++ = ']';
+    }
+    *p++ = ']';
+    return (int)(p - out);
+}
+
+/* The two best, where they are more than masked-out ids. */
+static void bind_best(sqlite3_stmt *st, const struct record_row *row)
+{
+    const struct record_top *top = row->top;
+    bool has1 = row->n_top > 0 && top[0].logit > -INFINITY;
+    bool has2 = row->n_top > 1 && top[1].logit > -INFINITY;
+    if (has1) {
+        sqlite3_bind_int(st, 9, top[0].token);
+        sqlite3_bind_double(st, 10, (double)top[0].logit);
+    }
+    if (has2) {
+        float margin = top[0].logit - top[1].logit;
+        sqlite3_bind_int(st, 11, top[1].token);
+        sqlite3_bind_double(st, 12, (double)top[1].logit);
+        sqlite3_bind_double(st, 13, (double)margin);
+    }
+}
+
+static int put_delta(struct store *s, const struct record_row *row, const struct record_base *b,
+                     int bound, struct err *err)
+{
+    sqlite3_stmt *st = s->st[ST_DELTA];
+    sqlite3_bind_int64(st, 1, (int64_t)row->row_id + s->row_offset);
+    sqlite3_bind_int64(st, 2, (int64_t)row->base_row_id + s->row_offset);
+    sqlite3_bind_int(st, 3, b->token);
+    sqlite3_bind_double(st, 4, (double)b->logit);
+    sqlite3_bind_double(st, 5, (double)b->base_logit);
+    sqlite3_bind_double(st, 6, (double)b->logit - (double)b->base_logit);
+    sqlite3_bind_int(st, 7, bound);
+    return put(s, ST_DELTA, err);
+}
+
+static bool in_base(const struct record_row *row, int32_t token)
+{
+    const struct record_base *base = record_row_base(row);
+    for (int i = 0; i < row->n_base; i++)
+        if (base[i].token == token)
+            return true;
+    return false;
+}
+
+/* Exact at the base row's top ids; at this row's own the base value is at most its last. */
+static int put_deltas(struct store *s, const struct record_row *row, struct err *err)
+{
+    const struct record_base *base = record_row_base(row);
+    for (int i = 0; i < row->n_base; i++)
+        if (put_delta(s, row, &base[i], 0, err))
+            return -1;
+    for (int i = 0; i < row->n_top && !row->base_whole; i++) {
+        struct record_base b = {row->top[i].token, row->top[i].logit, row->base_last};
+        if (!in_base(row, b.token) && put_delta(s, row, &b, 1, err))
+            return -1;
+    }
+    return 0;
+}
+
+static int put_n_vocab(struct store *s, int32_t n_vocab, struct err *err)
+{
+    if (s->n_vocab_known)
+        return 0;
+    s->n_vocab_known = true;
+    sqlite3_bind_int64(s->st[ST_N_VOCAB], 1, s->run_id);
+    sqlite3_bind_int(s->st[ST_N_VOCAB], 2, n_vocab);
+    return put(s, ST_N_VOCAB, err);
+}
+
+static int put_row(struct store *s, const struct record_row *row, struct err *err)
+{
+    sqlite3_stmt *st = s->st[ST_ROW];
+    char hash[17], topk[RECORD_TOP_MAX * 30 + 2];
+    int64_t seq_id = sequence_id(s, row->seq, err);
+    if (!seq_id)
+        return -1;
+    sqlite3_bind_int64(st, 1, (int64_t)row->row_id + s->row_offset);
+    sqlite3_bind_int64(st, 2, (int64_t)row->forward_id + s->forward_offset);
+    sqlite3_bind_int64(st, 3, seq_id);
+    sqlite3_bind_int64(st, 4, row->pos);
+    sqlite3_bind_int(st, 5, row->batch_row);
+    if (row->context_hash) {
+        snprintf(hash, sizeof hash, "%016" PRIx64, row->context_hash);
+        sqlite3_bind_text(st, 6, hash, 16, SQLITE_STATIC);
+    }
+    if (row->input_token >= 0)
+        sqlite3_bind_int(st, 7, row->input_token);
+    sqlite3_bind_text(st, 8, dtype_names[row->dtype % 3], -1, SQLITE_STATIC);
+    bind_best(st, row);
+    sqlite3_bind_double(st, 14, row->lse);
+    sqlite3_bind_int64(st, 15, row->n_nan);
+    sqlite3_bind_int64(st, 16, row->n_posinf);
+    sqlite3_bind_int64(st, 17, row->n_neginf);
+    if (row->first_bad >= 0)
+        sqlite3_bind_int(st, 18, row->first_bad);
+    sqlite3_bind_text(st, 19, topk, print_top(topk, row), SQLITE_STATIC);
+    if (put(s, ST_ROW, err) || put_n_vocab(s, row->n_vocab, err) || put_texts(s, row, err))
+        return -1;
+    return row->base_row_id ? put_deltas(s, row, err) : 0;
+}
+
+static int put_forward(struct store *s, const struct record_forward *f, struct err *err)
+{
+    sqlite3_stmt *st = s->st[ST_FORWARD];
+    sqlite3_bind_int64(st, 1, (int64_t)f->forward_id + s->forward_offset);
+    sqlite3_bind_int64(st, 2, s->run_id);
+    if (f->arm > 0)
+        sqlite3_bind_int64(st, 3, f->arm + s->arm_offset);
+    sqlite3_bind_int64(st, 4, f->started_ns);
+    sqlite3_bind_int(st, 5, f->n_tokens);
+    sqlite3_bind_int(st, 6, f->n_seqs);
+    sqlite3_bind_int64(st, 7, f->n_past);
+    sqlite3_bind_int(st, 8, f->ubatch_index);
+    sqlite3_bind_int(st, 9, f->n_ubatch);
+    sqlite3_bind_int64(st, 10, f->thread);
+    return put(s, ST_FORWARD, err);
+}
+
+static int put_end(struct store *s, const struct record_end *e, struct err *err)
+{
+    sqlite3_bind_int64(s->st[ST_END], 1, (int64_t)e->forward_id + s->forward_offset);
+    sqlite3_bind_int64(s->st[ST_END], 2, e->ended_ns);
+    return put(s, ST_END, err);
+}
+
+static int put_token(struct store *s, const struct record_token *t, struct err *err)
+{
+    sqlite3_bind_int64(s->st[ST_TOKEN], 1, (int64_t)t->row_id + s->row_offset);
+    sqlite3_bind_int(s->st[ST_TOKEN], 2, t->token);
+    if (put(s, ST_TOKEN, err))
+        return -1;
+    return s->vocab.n ? put_text_of(s, t->token, err) : 0;
+}
+
+/* Settings that are columns of `runs` too. */
+static int put_run_column(struct store *s, const char *name, struct err *err)
+{
+    static const char *const columns[] = {"engine", "model_path", "model_hash", "n_vocab"};
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        if (strcmp(name, columns[i]))
+            continue;
+        char *sql = sqlite3_mprintf("UPDATE runs SET \"%w\" = (SELECT value FROM settings"
+                                    " WHERE run_id = %lld AND name = %Q) WHERE run_id = %lld",
+                                    name, (long long)s->run_id, name, (long long)s->run_id);
+        int rc = sql ? sqlite3_exec(s->db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
+        sqlite3_free(sql);
+        return rc ? store_fail(s, err) : 0;
+    }
+    return 0;
+}
+
+static int put_setting(struct store *s, const struct record_setting *v, size_t n_bytes,
+                       struct err *err)
+{
+    size_t n_text = n_bytes - offsetof(struct record_setting, text);
+    enum store_statement which = v->offset ? ST_SETTING_MORE : ST_SETTING;
+    char name[sizeof v->name + 1];
+    snprintf(name, sizeof name, "%.*s", (int)sizeof v->name, v->name);
+    sqlite3_bind_int64(s->st[which], 1, s->run_id);
+    sqlite3_bind_text(s->st[which], 2, name, -1, SQLITE_STATIC);
+    sqlite3_bind_text(s->st[which], 3, v->text, (int)n_text, SQLITE_STATIC);
+    if (!v->offset)
+        bind_text(s->st[which], 4, v->source, sizeof v->source);
+    return put(s, which, err) || put_run_column(s, name, err) ? -1 : 0;
+}
+
+static int put_arm(struct store *s, const struct record_arm *a, struct err *err)
+{
+    sqlite3_stmt *st = s->st[ST_ARM];
+    sqlite3_bind_int64(st, 1, a->arm + s->arm_offset);
+    sqlite3_bind_int64(st, 2, s->run_id);
+    sqlite3_bind_text(st, 3, a->label, (int)strnlen(a->label, sizeof a->label), SQLITE_STATIC);
+    sqlite3_bind_text(st, 4, phase_names[a->phase % 3], -1, SQLITE_STATIC);
+    bind_text(st, 5, a->cls, sizeof a->cls);
+    return put(s, ST_ARM, err);
+}
+
+static int put_sequence(struct store *s, const struct record_sequence *q, struct err *err)
+{
+    sqlite3_stmt *st = s->st[ST_SEQUENCE_NAME];
+    int64_t id = sequence_id(s, q->seq, err);
+    int64_t parent = id && q->parent >= 0 ? sequence_id(s, q->parent, err) : 0;
+    if (!id || (q->parent >= 0 && !parent))
+        return -1;
+    sqlite3_bind_int64(st, 1, id);
+    bind_text(st, 2, q->label, sizeof q->label);
+    if (parent)
+        sqlite3_bind_int64(st, 3, parent);
+    return put(s, ST_SEQUENCE_NAME, err);
+}
+
+/* Update the gap's row, or insert it. */
+static int put_gap(struct store *s, enum store_statement update, const char *kind, uint64_t count,
+                   const char *detail, struct err *err)
+{
+    for (int i = 0; i < 2; i++) {
+        enum store_statement which = i ? ST_GAP_NEW : update;
+        sqlite3_bind_int64(s->st[which], 1, s->run_id);
+        sqlite3_bind_text(s->st[which], 2, kind, -1, SQLITE_STATIC);
+        sqlite3_bind_int64(s->st[which], 3, (int64_t)count);
+        sqlite3_bind_text(s->st[which], 4, detail, -1, SQLITE_STATIC);
+        if (put(s, which, err))
+            return -1;
+        if (sqlite3_changes(s->db))
+            break;
+    }
+    return 0;
+}
+
+int store_gap(struct store *s, const char *kind, uint64_t count, const char *detail,
+              struct err *err)
+{
+    return put_gap(s, ST_GAP_SET, kind, count, detail, err);
+}
+
+static int put_gap_record(struct store *s, const struct record_gap *g, struct err *err)
+{
+    char kind[sizeof g->kind + 1], detail[sizeof g->detail + 1];
+    snprintf(kind, sizeof kind, "%.*s", (int)sizeof g->kind, g->kind);
+    snprintf(detail, sizeof detail, "%.*s", (int)sizeof g->detail, g->detail);
+    return put_gap(s, ST_GAP_ADD, kind, g->count, detail, err);
+}
+
+/* A row's lists lie within its record. */
+static bool row_whole(const struct record_row *row, size_t n)
+{
+    return n >= sizeof *row && row->n_top <= RECORD_TOP_MAX && row->n_base <= RECORD_TOP_MAX &&
+           n >= record_row_bytes(row->n_top, row->n_base);
+}
+
+int store_put(struct store *s, const struct record *r, struct err *err)
+{
+    const void *body = r->body;
+    size_t n = r->n_bytes;
+    switch ((enum record_kind)r->kind) {
+    case RECORD_FORWARD:
+        if (n >= sizeof(struct record_forward))
+            return put_forward(s, body, err);
+        break;
+    case RECORD_END:
+        if (n >= sizeof(struct record_end))
+            return put_end(s, body, err);
+        break;
+    case RECORD_ROW:
+        if (row_whole(body, n))
+            return put_row(s, body, err);
+        break;
+    case RECORD_TOKEN:
+        if (n >= sizeof(struct record_token))
+            return put_token(s, body, err);
+        break;
+    case RECORD_SETTING:
+        if (n >= offsetof(struct record_setting, text))
+            return put_setting(s, body, n, err);
+        break;
+    case RECORD_ARM:
+        if (n >= sizeof(struct record_arm))
+            return put_arm(s, body, err);
+        break;
+    case RECORD_SEQUENCE:
+        if (n >= sizeof(struct record_sequence))
+            return put_sequence(s, body, err);
+        break;
+    case RECORD_GAP:
+        if (n >= sizeof(struct record_gap))
+            return put_gap_record(s, body, err);
+        break;
+    }
+    s->n_refused++;
+    return 0;
+}
+
+void store_vocab(struct store *s, const struct store_vocab *vocab)
+{
+    free(s->vocab_done);
+    s->vocab = (struct store_vocab){0};
+    s->vocab_done = calloc((size_t)vocab->n / 8 + 1, 1);
+    if (s->vocab_done) /* without memory reports show ids instead of text */
+        s->vocab = *vocab;
+}
