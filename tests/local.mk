@@ -18,6 +18,9 @@ sh_tests = \
 	%D%/includes.sh \
 	%D%/style.sh
 
+check_PROGRAMS += %D%/topk_t
+%C%_topk_t_LDADD = shim/libshim.a -lm
+
 TESTS += $(check_PROGRAMS) $(sh_tests)
 
 # Two small models trained for this project and held-out text for both.
