@@ -42,12 +42,16 @@ struct gguf_tensor {
     uint32_t type;     /* number of the weight type, as in kernels/quant.h */
     uint32_t n_dims;   /* 1 ... 4 */
     uint64_t dim[4];   /* dim[0] is contiguous (columns); unused ones are 1 */
-    const void *data;  /* borrowed, aligned as the file says */
+    const void *data;  /* borrowed, at a multiple of the file's alignment (8 or more) */
     size_t size_bytes; /* of data */
 };
 
 /* Map and check a file. *out is set only on success. */
 int gguf_open(const char *path, struct gguf **out, struct err *err);
+
+/* The same for bytes in memory, borrowed until gguf_close; name stands for the path in messages. */
+int gguf_open_bytes(const void *data, size_t size, const char *name, struct gguf **out,
+                    struct err *err);
 void gguf_close(struct gguf *g); /* NULL is fine */
 
 const char *gguf_path(const struct gguf *g);
@@ -59,9 +63,11 @@ size_t gguf_n_tensors(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *name);
 
-/* Keys, in file order. */
+/* Keys, in file order. gguf_type_name gives "u32", "str" and so on. */
 size_t gguf_n_keys(const struct gguf *g);
 struct gguf_str gguf_key_at(const struct gguf *g, size_t i);
+enum gguf_type gguf_key_type(const struct gguf *g, size_t i);
+const char *gguf_type_name(enum gguf_type type);
 bool gguf_has(const struct gguf *g, const char *key);
 
 /* Typed look-ups: 0 and *out, or -1 when the key is absent or of another type (err names the key

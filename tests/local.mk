@@ -20,6 +20,8 @@ sh_tests = \
 
 check_PROGRAMS += %D%/topk_t
 %C%_topk_t_LDADD = shim/libshim.a -lm
+check_PROGRAMS += %D%/gguf_t
+%C%_gguf_t_LDADD = engine/libengine.a
 
 TESTS += $(check_PROGRAMS) $(sh_tests)
 
