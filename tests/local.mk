@@ -33,3 +33,6 @@ EXTRA_DIST += \
 
 check_PROGRAMS += %D%/seed_t
 %C%_seed_t_LDADD = collector/libseed.a -lm
+
+check_PROGRAMS += %D%/pairs_t
+%C%_pairs_t_LDADD = collector/librule.a -lm

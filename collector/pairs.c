@@ -1,0 +1,567 @@
+#include "config.h"
+
+#include "collector/pairs_int.h"
+#include "collector/xalloc.h"
+
+#include <assert.h>
+#include <math.h>
+
+/* A contrast against a masked logit is infinite; a number this large says as much and adds up. */
+static const double LARGEST_CONTRAST = 1e30;
+
+/* A logit as one side knows it: exact, or at most this. */
+struct known {
+    double value;
+    bool exact;
+};
+
+/* What one row says, before it is stored. */
+struct reduced {
+    double margin, contrast, peak;
+    uint8_t flags;
+    bool flip;
+    struct pair_flip detail;
+};
+
+struct pairs *pairs_new(const char *const *tag_names, int n_tags)
+{
+    assert(n_tags >= 0 && n_tags <= PAIR_MAX_TAGS);
+    struct pairs *pairs = xcalloc(1, sizeof *pairs);
+    for (int i = 0; i < n_tags; i++)
+        pairs->tag_names[i] = xstrdup(tag_names[i]);
+    pairs->n_tags = n_tags;
+    pairs->n_where_slots = 64;
+    pairs->where_slots = xcalloc(pairs->n_where_slots, sizeof *pairs->where_slots);
+    pairs->n_id_slots = 64;
+    pairs->id_sums = xcalloc(pairs->n_id_slots, sizeof *pairs->id_sums);
+    return pairs;
+}
+
+void pairs_free(struct pairs *pairs)
+{
+    if (!pairs)
+        return;
+    for (int i = 0; i < pairs->n_tags; i++)
+        free(pairs->tag_names[i]);
+    void *const columns[] = {
+        pairs->seq,       pairs->pos,       pairs->margin, pairs->contrast,    pairs->peak,
+        pairs->where,     pairs->offset[0], pairs->flags,  pairs->offset[1],   pairs->seq_number,
+        pairs->seq_first, pairs->wheres,    pairs->flips,  pairs->where_slots, pairs->ids,
+        pairs->id_sums,   pairs->kernels,
+    };
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        free(columns[i]);
+    free(pairs);
+}
+
+/* Room for one more element in an array that doubles. */
+static void *grow(void *array, size_t n, size_t *cap, size_t size)
+{
+    if (n < *cap)
+        return array;
+    *cap = *cap ? 2 * *cap : 64;
+    return xrealloc(array, *cap, size);
+}
+
+static void grow_columns(struct pairs *pairs)
+{
+    if (pairs->n < pairs->cap)
+        return;
+    size_t cap = pairs->cap ? pairs->cap + pairs->cap / 2 : 256;
+    pairs->seq = xrealloc(pairs->seq, cap, sizeof *pairs->seq);
+    pairs->pos = xrealloc(pairs->pos, cap, sizeof *pairs->pos);
+    pairs->margin = xrealloc(pairs->margin, cap, sizeof *pairs->margin);
+    pairs->contrast = xrealloc(pairs->contrast, cap, sizeof *pairs->contrast);
+    pairs->peak = xrealloc(pairs->peak, cap, sizeof *pairs->peak);
+    pairs->where = xrealloc(pairs->where, cap, sizeof *pairs->where);
+    for (int side = 0; side < 2; side++)
+        pairs->offset[side] = xrealloc(pairs->offset[side], cap, sizeof *pairs->offset[side]);
+    pairs->flags = xrealloc(pairs->flags, cap, sizeof *pairs->flags);
+    pairs->cap = cap;
+}
+
+static uint64_t hash_bytes(const void *data, size_t size)
+{
+    const unsigned char *bytes = data;
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, 64 bits */
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ bytes[i]) * 0x100000001b3u;
+    return hash ^ hash >> 29;
+}
+
+static void rehash_wheres(struct pairs *pairs)
+{
+    pairs->n_where_slots *= 2;
+    free(pairs->where_slots);
+    pairs->where_slots = xcalloc(pairs->n_where_slots, sizeof *pairs->where_slots);
+    for (size_t i = 0; i < pairs->n_wheres; i++) {
+        size_t slot = hash_bytes(&pairs->wheres[i], sizeof *pairs->wheres);
+        while (pairs->where_slots[slot &= pairs->n_where_slots - 1])
+            slot++;
+        pairs->where_slots[slot] = (uint32_t)i + 1;
+    }
+}
+
+/* The number of this place, new or known. The struct has no padding: all members are int32_t. */
+static uint32_t intern_where(struct pairs *pairs, const struct pair_where *where)
+{
+    if (pairs->n_wheres * 2 >= pairs->n_where_slots)
+        rehash_wheres(pairs);
+    size_t slot = hash_bytes(where, sizeof *where);
+    for (uint32_t i; (i = pairs->where_slots[slot &= pairs->n_where_slots - 1]); slot++)
+        if (!memcmp(&pairs->wheres[i - 1], where, sizeof *where))
+            return i - 1;
+    pairs->wheres = grow(pairs->wheres, pairs->n_wheres, &pairs->cap_wheres, sizeof *where);
+    pairs->wheres[pairs->n_wheres] = *where;
+    pairs->where_slots[slot] = (uint32_t)++pairs->n_wheres;
+    return (uint32_t)pairs->n_wheres - 1;
+}
+
+double pairs_ulp_bf16(double x)
+{
+    int exponent;
+    frexp(x, &exponent);
+    return x == 0 ? 0 : ldexp(1, exponent - 8);
+}
+
+double pairs_ulp_f16(double x)
+{
+    int exponent;
+    frexp(x, &exponent);
+    return x == 0 ? 0 : ldexp(1, (exponent < -13 ? -13 : exponent) - 11);
+}
+
+/* Whether x is a whole multiple of a step that is a power of two. */
+static bool on_step(double x, double step)
+{
+    return step == 0 ? x == 0 : fmod(x, step) == 0;
+}
+
+bool pairs_is_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (bits & 0xffff) == 0;
+}
+
+bool pairs_is_f16(float x)
+{
+    return fabsf(x) <= 65504 && on_step(x, pairs_ulp_f16(x));
+}
+
+static void note_gap(struct pair_grid *grid, float gap)
+{
+    if (gap == 0 || !isfinite(gap))
+        return;
+    double step = grid->step > 0 ? grid->step : ldexp(1, 30);
+    while (!on_step(gap, step))
+        step /= 2;
+    grid->step = step;
+    for (int i = 0; i < grid->n_gaps; i++)
+        if (grid->gaps[i] == gap)
+            return;
+    if (grid->n_gaps < (int)(sizeof grid->gaps / sizeof *grid->gaps))
+        grid->gaps[grid->n_gaps++] = gap;
+}
+
+static void note_grid(struct pair_grid *grid, const struct pair_side *side)
+{
+    for (int i = 0; i < side->n_topk; i++) {
+        float logit = side->topk[i].logit;
+        if (!isfinite(logit))
+            continue;
+        grid->n_logits++;
+        grid->n_off_bf16 += !pairs_is_bf16(logit);
+        grid->n_off_f16 += !pairs_is_f16(logit);
+        grid->max_abs = fmax(grid->max_abs, fabsf(logit));
+        note_gap(grid, side->topk[0].logit - logit);
+    }
+    grid->n_rows++;
+    grid->sum_ulp_bf16 += pairs_ulp_bf16(side->topk[0].logit);
+}
+
+static struct known find_logit(const struct pair_side *side, int32_t token)
+{
+    for (int i = 0; i < side->n_topk; i++)
+        if (side->topk[i].token == token)
+            return (struct known){side->topk[i].logit, true};
+    for (int i = 0; i < side->n_extra; i++)
+        if (side->extra[i].token == token)
+            return (struct known){side->extra[i].logit, true};
+    return (struct known){side->topk[side->n_topk - 1].logit, false};
+}
+
+/* high - low, where two masked logits are equally masked. */
+static double gap(double high, double low)
+{
+    if (high == low)
+        return 0;
+    return fmax(-LARGEST_CONTRAST, fmin(LARGEST_CONTRAST, high - low));
+}
+
+/* The runner-up's contrast: exact, or the smallest size that the bounds allow. */
+static double runner_up_contrast(const struct pair_row *row, double margin, bool *bounded)
+{
+    struct known b_i = find_logit(&row->b, row->a.topk[0].token);
+    struct known b_v = find_logit(&row->b, row->a.topk[1].token);
+    double x = margin + gap(b_v.value, b_i.value);
+    x = fmax(-LARGEST_CONTRAST, fmin(LARGEST_CONTRAST, x));
+    *bounded = !b_i.exact || !b_v.exact;
+    if (!b_i.exact && !b_v.exact)
+        return 0;
+    if (!b_i.exact)
+        return fmax(x, 0);
+    return b_v.exact ? x : fmin(x, 0);
+}
+
+static void reduce_flip(const struct pair_row *row, struct reduced *out)
+{
+    const struct pair_side *a = &row->a, *b = &row->b;
+    struct known a_j = find_logit(a, b->topk[0].token), b_i = find_logit(b, a->topk[0].token);
+    double gap_a = gap(a->topk[0].logit, a_j.value), gap_b = gap(b->topk[0].logit, b_i.value);
+    out->flip = true;
+    out->flags |= PAIR_FLIPPED;
+    out->peak = fmax(out->peak, gap_a + gap_b);
+    out->detail = (struct pair_flip){
+        .token_a = a->topk[0].token,
+        .token_b = b->topk[0].token,
+        .a_i = a->topk[0].logit,
+        .a_j = a_j.exact ? (float)a_j.value : NAN,
+        .b_i = b_i.exact ? (float)b_i.value : NAN,
+        .b_j = b->topk[0].logit,
+        .gap_a = (float)gap_a,
+        .gap_b = (float)gap_b,
+        .contrast = (float)(gap_a + gap_b),
+        .bounded = !a_j.exact || !b_i.exact,
+    };
+}
+
+/* Same argmax, both emitted ids known and different, both as good as the best: the arms break ties
+ * by different rules. */
+static void reduce_tie_rule(const struct pair_row *row, struct reduced *out)
+{
+    const struct pair_side *a = &row->a, *b = &row->b;
+    if (a->emitted == PAIR_UNKNOWN || b->emitted == PAIR_UNKNOWN || a->emitted == b->emitted)
+        return;
+    struct known a_e = find_logit(a, a->emitted), b_e = find_logit(b, b->emitted);
+    if (!a_e.exact || !b_e.exact || a_e.value != a->topk[0].logit || b_e.value != b->topk[0].logit)
+        return;
+    out->flip = true;
+    out->detail = (struct pair_flip){
+        .token_a = a->emitted,
+        .token_b = b->emitted,
+        .a_i = a->topk[0].logit,
+        .a_j = (float)find_logit(a, b->emitted).value,
+        .b_i = (float)find_logit(b, a->emitted).value,
+        .b_j = b->topk[0].logit,
+        .emitted_only = true,
+    };
+    out->detail.gap_a = out->detail.a_i - out->detail.a_j;
+    out->detail.gap_b = out->detail.b_j - out->detail.b_i;
+    out->detail.contrast = out->detail.gap_a + out->detail.gap_b;
+}
+
+/* Bit-equal as far as the lists show. */
+static bool lists_equal(const struct pair_side *a, const struct pair_side *b)
+{
+    if (a->n_topk != b->n_topk)
+        return false;
+    for (int i = 0; i < a->n_topk; i++)
+        if (a->topk[i].token != b->topk[i].token || a->topk[i].logit != b->topk[i].logit)
+            return false;
+    return true;
+}
+
+static void reduce(const struct pair_row *row, struct reduced *out)
+{
+    const struct pair_side *a = &row->a, *b = &row->b;
+    bool bounded;
+    *out = (struct reduced){.margin = gap(a->topk[0].logit, a->topk[1].logit)};
+    out->contrast = runner_up_contrast(row, out->margin, &bounded);
+    out->peak = fabs(out->contrast);
+    if (row->bit_equal == PAIR_UNKNOWN ? lists_equal(a, b) : row->bit_equal)
+        out->flags |= PAIR_EQUAL;
+    if (bounded)
+        out->flags |= PAIR_BOUNDED;
+    if (a->topk[1].token < a->topk[0].token)
+        out->flags |= PAIR_LOWER;
+    int32_t list_a = a->place.kernel_list, list_b = b->place.kernel_list;
+    if (list_a != PAIR_UNKNOWN && list_b != PAIR_UNKNOWN)
+        out->flags |= list_a == list_b ? PAIR_SAME_LIST : PAIR_KERNELS;
+    if (a->topk[0].token != b->topk[0].token)
+        reduce_flip(row, out);
+    else
+        reduce_tie_rule(row, out);
+}
+
+static struct pair_sum *id_slot(struct pairs *pairs, int32_t token)
+{
+    size_t slot = (uint32_t)token * 2654435761u; /* Knuth's multiplicative hash */
+    for (;; slot++) {
+        struct pair_sum *sum = &pairs->id_sums[slot & (pairs->n_id_slots - 1)];
+        if (!sum->n || sum->token == token)
+            return sum;
+    }
+}
+
+static void add_id(struct pairs *pairs, int32_t token, double centred)
+{
+    if (pairs->n_id_used * 2 >= pairs->n_id_slots) {
+        struct pair_sum *old = pairs->id_sums;
+        size_t n_old = pairs->n_id_slots;
+        pairs->n_id_slots *= 2;
+        pairs->id_sums = xcalloc(pairs->n_id_slots, sizeof *pairs->id_sums);
+        for (size_t i = 0; i < n_old; i++)
+            if (old[i].n)
+                *id_slot(pairs, old[i].token) = old[i];
+        free(old);
+    }
+    struct pair_sum *sum = id_slot(pairs, token);
+    pairs->n_id_used += !sum->n;
+    sum->token = token;
+    sum->n++;
+    sum->sum += centred;
+}
+
+static int compare_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Add each shared id's difference, minus the median over the shared ids. */
+static void note_ids(struct pairs *pairs, const struct pair_row *row)
+{
+    enum { MAX_SHARED = 64 };
+    int32_t tokens[MAX_SHARED];
+    double delta[MAX_SHARED], sorted[MAX_SHARED];
+    int n = 0;
+    for (int i = 0; i < row->a.n_topk && n < MAX_SHARED; i++) {
+        struct known b = find_logit(&row->b, row->a.topk[i].token);
+        double d = b.value - row->a.topk[i].logit;
+        if (b.exact && isfinite(d)) {
+            tokens[n] = row->a.topk[i].token;
+            delta[n++] = d;
+        }
+    }
+    if (n < 2)
+        return;
+    memcpy(sorted, delta, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, compare_double);
+    double median = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+    for (int i = 0; i < n; i++)
+        add_id(pairs, tokens[i], delta[i] - median);
+}
+
+void pairs_close(struct pairs *pairs)
+{
+    for (size_t i = 0; i < pairs->n_id_slots && pairs->n_id_used; i++) {
+        const struct pair_sum *sum = &pairs->id_sums[i];
+        if (!sum->n)
+            continue;
+        pairs->ids = grow(pairs->ids, pairs->n_ids, &pairs->cap_ids, sizeof *pairs->ids);
+        pairs->ids[pairs->n_ids++] = (struct pair_id){sum->token, (float)(sum->sum / sum->n)};
+    }
+    memset(pairs->id_sums, 0, pairs->n_id_slots * sizeof *pairs->id_sums);
+    pairs->n_id_used = 0;
+}
+
+static int check_side(const struct pair_row *row, const struct pair_side *side, struct err *err)
+{
+    long long seq = row->seq;
+    if (side->n_nan || side->n_posinf || !side->n_topk)
+        return 0; /* the row is counted as not finite, its list is not read */
+    if (side->n_topk < 2)
+        return err_set(err, "sequence %lld, position %d: a list of 1 logit, at least 2 needed", seq,
+                       row->pos);
+    for (int i = 0; i < side->n_topk; i++) {
+        if (isnan(side->topk[i].logit))
+            return err_set(err, "sequence %lld, position %d: NaN at place %d of a list", seq,
+                           row->pos, i);
+        if (i > 0 && side->topk[i].logit > side->topk[i - 1].logit)
+            return err_set(err, "sequence %lld, position %d: logit %g at place %d after %g", seq,
+                           row->pos, (double)side->topk[i].logit, i,
+                           (double)side->topk[i - 1].logit);
+    }
+    return 0;
+}
+
+static bool side_is_finite(const struct pair_side *side)
+{
+    return !side->n_nan && !side->n_posinf && side->n_topk && isfinite(side->topk[0].logit);
+}
+
+static void note_nonfinite(struct pairs *pairs, const struct pair_row *row, bool a_ok, bool b_ok)
+{
+    const struct pair_side *bad = a_ok ? &row->b : &row->a;
+    pairs->n_nonfinite[0] += !a_ok;
+    pairs->n_nonfinite[1] += !b_ok;
+    if (pairs->n_nonfinite_rows++)
+        return;
+    pairs->nonfinite = (struct pair_fault){
+        .seq = row->seq,
+        .pos = row->pos,
+        .side = a_ok   ? 1
+                : b_ok ? 0
+                       : 2,
+        .n_nan = bad->n_nan,
+        .n_posinf = bad->n_posinf,
+        .first_bad = bad->first_bad,
+        .emitted = bad->emitted,
+        .argmax = PAIR_UNKNOWN,
+    };
+}
+
+/* Whether the sampler's choice is the best logit, ties with it, or is another. */
+static void note_emitted(struct pairs *pairs, const struct pair_row *row, int side_index)
+{
+    const struct pair_side *side = side_index ? &row->b : &row->a;
+    if (side->emitted == PAIR_UNKNOWN || side->emitted == side->topk[0].token)
+        return;
+    struct known chosen = find_logit(side, side->emitted);
+    if (chosen.exact && chosen.value == side->topk[0].logit) {
+        pairs->n_tie_rule++;
+        return;
+    }
+    if (pairs->n_mismatch++)
+        return;
+    pairs->mismatch = (struct pair_fault){
+        .seq = row->seq,
+        .pos = row->pos,
+        .side = side_index,
+        .first_bad = PAIR_UNKNOWN,
+        .emitted = side->emitted,
+        .argmax = side->topk[0].token,
+    };
+}
+
+/* The sequence's index; a number other than the last row's begins a new one. */
+static uint32_t enter_sequence(struct pairs *pairs, int64_t seq)
+{
+    if (pairs->n_seqs && pairs->seq_number[pairs->n_seqs - 1] == seq)
+        return (uint32_t)pairs->n_seqs - 1;
+    pairs_close(pairs);
+    size_t cap = pairs->cap_seqs;
+    pairs->seq_number =
+        grow(pairs->seq_number, pairs->n_seqs, &pairs->cap_seqs, sizeof *pairs->seq_number);
+    pairs->seq_first = grow(pairs->seq_first, pairs->n_seqs, &cap, sizeof *pairs->seq_first);
+    pairs->seq_number[pairs->n_seqs] = seq;
+    pairs->seq_first[pairs->n_seqs] = pairs->n;
+    return (uint32_t)pairs->n_seqs++;
+}
+
+static uint32_t where_of(struct pairs *pairs, const struct pair_row *row)
+{
+    struct pair_where where = {.a = row->a.place, .b = row->b.place};
+    where.a.n_past = where.b.n_past = PAIR_UNKNOWN;
+    for (int i = 0; i < PAIR_MAX_TAGS; i++)
+        where.tags[i] = row->tags && i < pairs->n_tags ? row->tags[i] : PAIR_UNKNOWN;
+    return intern_where(pairs, &where);
+}
+
+/* The row's place in its forward, where the forward has one sequence. */
+static int32_t offset_of(const struct pair_row *row, const struct pair_place *place)
+{
+    if (place->n_past == PAIR_UNKNOWN || place->n_seqs > 1 || row->pos < place->n_past)
+        return PAIR_UNKNOWN;
+    return row->pos - place->n_past;
+}
+
+static void store(struct pairs *pairs, const struct pair_row *row, const struct reduced *reduced)
+{
+    grow_columns(pairs);
+    size_t n = pairs->n;
+    pairs->seq[n] = enter_sequence(pairs, row->seq);
+    pairs->pos[n] = row->pos;
+    pairs->margin[n] = (float)reduced->margin;
+    pairs->contrast[n] = (float)reduced->contrast;
+    pairs->peak[n] = (float)reduced->peak;
+    pairs->where[n] = where_of(pairs, row);
+    pairs->offset[0][n] = offset_of(row, &row->a.place);
+    pairs->offset[1][n] = offset_of(row, &row->b.place);
+    pairs->flags[n] = reduced->flags;
+    pairs->n_equal += (reduced->flags & PAIR_EQUAL) != 0;
+    pairs->n++;
+    if (!reduced->flip)
+        return;
+    pairs->flips = grow(pairs->flips, pairs->n_flips, &pairs->cap_flips, sizeof *pairs->flips);
+    struct pair_flip *flip = &pairs->flips[pairs->n_flips++];
+    *flip = reduced->detail;
+    flip->seq = row->seq;
+    flip->pos = row->pos;
+    flip->margin_a = (float)reduced->margin;
+    flip->margin_b = (float)gap(row->b.topk[0].logit, row->b.topk[1].logit);
+    flip->row = n;
+}
+
+int pairs_add(struct pairs *pairs, const struct pair_row *row, struct err *err)
+{
+    if (!row->comparable) {
+        pairs->n_refused++;
+        return 0;
+    }
+    if (check_side(row, &row->a, err) || check_side(row, &row->b, err))
+        return -1;
+    bool a_ok = side_is_finite(&row->a), b_ok = side_is_finite(&row->b);
+    if (a_ok)
+        note_emitted(pairs, row, 0);
+    if (b_ok)
+        note_emitted(pairs, row, 1);
+    if (!a_ok || !b_ok) {
+        note_nonfinite(pairs, row, a_ok, b_ok);
+        return 0;
+    }
+    struct reduced reduced;
+    reduce(row, &reduced);
+    store(pairs, row, &reduced);
+    note_grid(&pairs->grid[0], &row->a);
+    note_grid(&pairs->grid[1], &row->b);
+    if (!(reduced.flags & PAIR_EQUAL))
+        note_ids(pairs, row);
+    return 0;
+}
+
+void pairs_kernel_list(struct pairs *pairs, int32_t kernel_list, const int32_t *configs, int n)
+{
+    for (int i = 0; i < n; i++) {
+        pairs->kernels =
+            grow(pairs->kernels, pairs->n_kernels, &pairs->cap_kernels, sizeof *pairs->kernels);
+        pairs->kernels[pairs->n_kernels++] = (struct pair_kernel){kernel_list, configs[i]};
+    }
+}
+
+size_t pairs_seq_end(const struct pairs *pairs, size_t s)
+{
+    return s + 1 < pairs->n_seqs ? pairs->seq_first[s + 1] : pairs->n;
+}
+
+size_t pairs_n_rows(const struct pairs *pairs)
+{
+    return pairs->n;
+}
+
+size_t pairs_n_sequences(const struct pairs *pairs)
+{
+    return pairs->n_seqs;
+}
+
+size_t pairs_n_refused(const struct pairs *pairs)
+{
+    return pairs->n_refused;
+}
+
+size_t pairs_n_bit_equal(const struct pairs *pairs)
+{
+    return pairs->n_equal;
+}
+
+size_t pairs_n_nonfinite(const struct pairs *pairs)
+{
+    return pairs->n_nonfinite_rows;
+}
+
+size_t pairs_flips(const struct pairs *pairs, const struct pair_flip **out)
+{
+    *out = pairs->flips;
+    return pairs->n_flips;
+}

@@ -1,0 +1,105 @@
+/* What a set of pairs holds: one column per figure, filled by pairs.c and read by the statistics.
+ * Only comparable rows with finite lists on both sides stand in the columns. */
+#ifndef NEARTIE_COLLECTOR_PAIRS_INT_H
+#define NEARTIE_COLLECTOR_PAIRS_INT_H
+
+#include "collector/pairs.h"
+
+enum pair_flag {
+    PAIR_EQUAL = 1,     /* the whole rows are bit-equal */
+    PAIR_FLIPPED = 2,   /* the arms choose different ids */
+    PAIR_BOUNDED = 4,   /* contrast is a bound: its size is at least this */
+    PAIR_LOWER = 8,     /* the runner-up has the lower id: a contrast equal to the margin flips */
+    PAIR_KERNELS = 16,  /* both kernel lists are known and differ */
+    PAIR_SAME_LIST = 32 /* both kernel lists are known and equal */
+};
+
+/* Everything that names where a row was computed, interned: rows refer to it by number. n_past is
+ * kept as the row's offset in its forward, which repeats. */
+struct pair_where {
+    struct pair_place a, b; /* n_past is PAIR_UNKNOWN here */
+    int32_t tags[PAIR_MAX_TAGS];
+};
+
+/* Whether one arm's logits lie on the grid of a narrow type. */
+struct pair_grid {
+    size_t n_logits;
+    size_t n_off_bf16, n_off_f16; /* logits that the type cannot hold */
+    double step;                  /* largest power of two that divides every gap; 0: no gap seen */
+    double max_abs;               /* largest |logit| */
+    float gaps[3];                /* the first distinct gaps that are not zero */
+    int n_gaps;
+    double sum_ulp_bf16; /* over rows, the unit in the last place of the best logit */
+    size_t n_rows;
+};
+
+/* One id's mean centred difference within one sequence. */
+struct pair_id {
+    int32_t token;
+    float mean;
+};
+
+struct pair_kernel {
+    int32_t kernel_list, config;
+};
+
+struct pairs {
+    size_t n, cap;      /* rows */
+    uint32_t *seq;      /* (n) index of the sequence, ascending */
+    int32_t *pos;       /* (n) */
+    float *margin;      /* (n) a_i - a_v */
+    float *contrast;    /* (n) x of the runner-up, signed */
+    float *peak;        /* (n) largest size of the contrasts of the runner-up and of B's choice */
+    uint32_t *where;    /* (n) index into wheres */
+    int32_t *offset[2]; /* (n) pos - n_past of side A and B, or PAIR_UNKNOWN */
+    uint8_t *flags;     /* (n) enum pair_flag */
+
+    size_t n_seqs, cap_seqs;
+    int64_t *seq_number; /* (n_seqs) the caller's */
+    size_t *seq_first;   /* (n_seqs) first row; the last ends at n */
+
+    size_t n_wheres, cap_wheres;
+    struct pair_where *wheres;
+    uint32_t *where_slots; /* open addressing over wheres, index + 1 */
+    size_t n_where_slots;
+
+    size_t n_flips, cap_flips;
+    struct pair_flip *flips;
+
+    size_t n_ids, cap_ids;
+    struct pair_id *ids; /* one entry per id and sequence */
+    struct pair_sum {
+        int32_t token;
+        int32_t n;
+        double sum;
+    } * id_sums; /* of the sequence at hand, open addressing; n = 0: free */
+    size_t n_id_slots, n_id_used;
+
+    size_t n_kernels, cap_kernels;
+    struct pair_kernel *kernels;
+
+    int n_tags;
+    char *tag_names[PAIR_MAX_TAGS];
+
+    struct pair_grid grid[2];
+    size_t n_refused, n_equal, n_nonfinite[2], n_nonfinite_rows;
+    size_t n_mismatch, n_tie_rule; /* emitted ids that are not the best; that tie with the best */
+    struct pair_fault nonfinite, mismatch; /* the first of each */
+};
+
+/* End the sequence at hand: what is kept per sequence becomes complete. pairs_add does so when a
+ * new sequence begins; readers call it once before they read. */
+void pairs_close(struct pairs *pairs);
+
+/* Rows of sequence s: from seq_first[s] up to this. */
+size_t pairs_seq_end(const struct pairs *pairs, size_t s);
+
+/* The unit in the last place of a bfloat16 (7 stored bits) and of a half (10) at this size. */
+double pairs_ulp_bf16(double x);
+double pairs_ulp_f16(double x);
+
+/* Whether a value lies on the grid of the type. */
+bool pairs_is_bf16(float x);
+bool pairs_is_f16(float x);
+
+#endif
