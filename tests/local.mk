@@ -22,6 +22,8 @@ check_PROGRAMS += %D%/topk_t
 %C%_topk_t_LDADD = shim/libshim.a -lm
 check_PROGRAMS += %D%/gguf_t
 %C%_gguf_t_LDADD = engine/libengine.a
+check_PROGRAMS += %D%/dequant_t
+%C%_dequant_t_LDADD = kernels/libkernels.a -lm
 
 TESTS += $(check_PROGRAMS) $(sh_tests)
 
