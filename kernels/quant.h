@@ -86,7 +86,7 @@ struct quant_iq4_nl { /* d * quant_iq4_values[q] */
     uint16_t d;
     uint8_t qs[16];
 };
-struct quant_mxfp4 { /* 2^(e - 127) * E2M1(q) */
+struct quant_mxfp4 { /* 2^(e - 127) * E2M1(q) = quant_e8m0_half(e) * quant_mxfp4_values[q] */
     uint8_t e;
     uint8_t qs[16];
 };
@@ -152,6 +152,19 @@ static_assert(sizeof(struct quant_iq4_xs) == 136, "iq4_xs");
 static_assert(sizeof(struct quant_tq1_0) == 54, "tq1_0");
 static_assert(sizeof(struct quant_tq2_0) == 66, "tq2_0");
 
+/* The 16 levels of iq4_nl and iq4_xs; E2M1's 16 values, doubled. Initialisers as well, because
+ * device code needs tables of its own. */
+#define QUANT_IQ4_VALUES                                                                           \
+    {                                                                                              \
+        -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113                   \
+    }
+#define QUANT_MXFP4_VALUES                                                                         \
+    {                                                                                              \
+        0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12                                    \
+    }
+extern const int8_t quant_iq4_values[16];
+extern const int8_t quant_mxfp4_values[16];
+
 /* A row of the type table. */
 struct quant_info {
     const char *name;    /* as GGUF tools spell it: "Q4_K" */
@@ -184,6 +197,20 @@ QUANT_INLINE void quant_scale_min(const uint8_t scales[12], int s, int *out_scal
     }
 }
 
+/* Scale of sub-block s of a q3_k superblock, -32 ... 31. */
+QUANT_INLINE int quant_q3_k_scale(const uint8_t scales[12], int s)
+{
+    int low = scales[s & 7] >> (s >> 3) * 4 & 15, high = scales[8 + (s & 3)] >> (s >> 2) * 2 & 3;
+    return (high << 4 | low) - 32;
+}
+
+/* Scale of sub-block s of an iq4_xs superblock, -32 ... 31. */
+QUANT_INLINE int quant_iq4_xs_scale(const struct quant_iq4_xs *b, int s)
+{
+    int low = b->scales_l[s >> 1] >> (s & 1) * 4 & 15, high = b->scales_h >> s * 2 & 3;
+    return (high << 4 | low) - 32;
+}
+
 QUANT_INLINE float quant_bits_to_f32(uint32_t bits)
 {
     float f;
@@ -196,6 +223,12 @@ QUANT_INLINE uint32_t quant_f32_to_bits(float f)
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);
     return bits;
+}
+
+/* 2^(e - 128): half of an E8M0 scale, to go with quant_mxfp4_values, twice E2M1's. */
+QUANT_INLINE float quant_e8m0_half(uint8_t e)
+{
+    return quant_bits_to_f32(e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23);
 }
 
 /* Half precision, exact; a signalling NaN becomes quiet, as the instructions do it. */

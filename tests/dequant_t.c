@@ -117,6 +117,127 @@ static void test_q8_0(void)
     ok(b[0].d == 0 && b[0].qs[0] == 0, "q8_0: a block too small for a scale becomes zero");
 }
 
+/* Blocks whose byte i is 73 i + 41 and whose scale and minimum are 1/2 and 1/8 (MXFP4: 2^-3), with
+ * values worked out element by element in a program of its own, from the formats' description. */
+static const struct fixed {
+    enum quant_type type;
+    int d_at, m_at; /* offsets of scale and minimum; -1 = none */
+    struct {
+        int element;
+        float value;
+    } want[8]; /* an element 0 ends the list */
+} fixed[] = {
+    {QUANT_Q4_0, 0, -1, {{1, -2}, {14, 0.5}, {17, -4}, {31, -4}}},
+    {QUANT_Q4_1, 0, 2, {{1, 3.125}, {14, 5.625}, {17, 4.625}, {31, 4.625}}},
+    {QUANT_Q5_0, 0, -1, {{1, 4}, {14, -1.5}, {17, -7}, {31, 1}}},
+    {QUANT_Q5_1, 0, 2, {{1, 5.125}, {14, 7.625}, {17, 13.625}, {31, 5.625}}},
+    {QUANT_Q8_0, 0, -1, {{1, 2}, {14, -35.5}, {17, -54}, {31, -55}}},
+    {QUANT_Q2_K,
+     80,
+     82,
+     {{1, 8.75},
+      {14, 13.25},
+      {47, -1.375},
+      {77, 12.5},
+      {111, -1.625},
+      {130, 0.625},
+      {199, 1.375},
+      {254, -0.875}}},
+    {QUANT_Q3_K,
+     108,
+     -1,
+     {{1, 7}, {14, -10.5}, {47, -54}, {77, -28.5}, {111, 17}, {130, -12}, {199, -26}, {254, 12}}},
+    {QUANT_Q4_K,
+     0,
+     2,
+     {{1, 6.875},
+      {14, 39.375},
+      {47, -7.25},
+      {77, 216.625},
+      {111, 38.5},
+      {130, 112.375},
+      {199, 219.75},
+      {254, -2.875}}},
+    {QUANT_Q5_K,
+     0,
+     2,
+     {{1, 6.875},
+      {14, 143.375},
+      {47, 14.75},
+      {77, 464.625},
+      {111, 78.5},
+      {130, 112.375},
+      {199, 219.75},
+      {254, -2.875}}},
+    {QUANT_Q6_K,
+     208,
+     -1,
+     {{1, -23},
+      {14, -264.5},
+      {47, -1968},
+      {77, -19.5},
+      {111, -1212.5},
+      {130, 661.5},
+      {199, -1105},
+      {254, -360}}},
+    {QUANT_IQ4_NL, 0, -1, {{1, -24.5}, {14, 6.5}, {17, -63.5}, {31, -63.5}}},
+    {QUANT_IQ4_XS,
+     0,
+     -1,
+     {{1, 362.5},
+      {14, 1638.5},
+      {47, 2},
+      {77, -242},
+      {111, 4.5},
+      {130, 552.5},
+      {199, 1524},
+      {254, 525}}},
+    {QUANT_TQ1_0,
+     52,
+     -1,
+     {{1, 0}, {14, -0.5}, {47, -0.5}, {77, 0.5}, {111, 0.5}, {130, -0.5}, {199, 0}, {254, -0.5}}},
+    {QUANT_TQ2_0,
+     64,
+     -1,
+     {{1, 0.5}, {14, 1}, {47, -0.5}, {77, 0}, {111, 0}, {130, 1}, {199, -0.5}, {254, 1}}},
+    {QUANT_MXFP4, -1, -1, {{1, -0.1875}, {14, 0}, {17, -0.1875}, {31, -0.1875}}},
+};
+
+static void test_fixed(const struct fixed *v)
+{
+    const struct quant_info *info = quant_find(v->type);
+    uint8_t block[256];
+    float out[256];
+    int n_bad = 0;
+    for (int i = 0; i < info->block_bytes; i++)
+        block[i] = (uint8_t)(73 * i + 41);
+    if (v->d_at >= 0)
+        memcpy(block + v->d_at, &(uint16_t){0x3800}, 2);
+    if (v->m_at >= 0)
+        memcpy(block + v->m_at, &(uint16_t){0x3000}, 2);
+    if (v->type == QUANT_MXFP4)
+        block[0] = 127 - 3;
+    info->to_float(block, out, info->block_elems);
+    for (int i = 0; i < 8 && v->want[i].element; i++)
+        if (out[v->want[i].element] != v->want[i].value && ++n_bad)
+            diag("element %d: got %g, want %g", v->want[i].element, out[v->want[i].element],
+                 v->want[i].value);
+    ok(!n_bad, "%s: built-in block", info->name);
+}
+
+/* What the table says and does not say of the types that are known by name only. */
+static void test_unsupported(void)
+{
+    int n_supported = 0, n_named = 0;
+    for (uint32_t type = 0; type < QUANT_N_TYPES; type++) {
+        const struct quant_info *info = quant_find(type);
+        n_supported += info && info->to_float;
+        n_named += info && !info->to_float;
+    }
+    is_int(n_supported, 18, "values of 18 types");
+    is_int(n_named, 12, "12 more known by name and size: integers, F64, the codebook types");
+}
+
 static void *read_file(const char *path, size_t *out_size)
 {
     FILE *f = fopen(path, "rb");
@@ -186,6 +307,9 @@ int main(void)
     test_f16();
     test_bf16();
     test_q8_0();
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        test_fixed(&fixed[i]);
+    test_unsupported();
     test_references();
     return tap_done();
 }
