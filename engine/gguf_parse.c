@@ -2,6 +2,7 @@
 
 #include "engine/gguf_int.h"
 #include "err.h"
+#include "kernels/quant.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -214,30 +215,6 @@ static int read_alignment(struct gguf *g, struct err *err)
     g->alignment = a;
     return 0;
 }
-/* Weight types as the file numbers them: columns and bytes of a block, as in ggml's ggml.h and
- * ggml-common.h. */
-static const struct {
-    const char *name;
-    uint16_t cols, bytes; /* 0 = a number that is not in use */
-} weight_types[] = {
-    [0] = {"F32", 1, 4},       [1] = {"F16", 1, 2},       [2] = {"Q4_0", 32, 18},
-    [3] = {"Q4_1", 32, 20},    [6] = {"Q5_0", 32, 22},    [7] = {"Q5_1", 32, 24},
-    [8] = {"Q8_0", 32, 34},    [9] = {"Q8_1", 32, 36},    [10] = {"Q2_K", 256, 84},
-    [11] = {"Q3_K", 256, 110}, [12] = {"Q4_K", 256, 144}, [13] = {"Q5_K", 256, 176},
-    [14] = {"Q6_K", 256, 210}, [20] = {"IQ4_NL", 32, 18}, [23] = {"IQ4_XS", 256, 136},
-    [30] = {"BF16", 1, 2},     [39] = {"MXFP4", 32, 17},
-};
-
-/* Columns and bytes of one block of a weight type; -1 where the engine does not know the type. */
-static int weight_layout(uint32_t type, uint64_t *out_cols, uint64_t *out_bytes)
-{
-    if (type >= sizeof weight_types / sizeof *weight_types || !weight_types[type].cols)
-        return -1;
-    *out_cols = weight_types[type].cols;
-    *out_bytes = weight_types[type].bytes;
-    return 0;
-}
-
 static int take_dims(struct cursor *c, struct gguf_tensor *t)
 {
     if (take_u32(c, &t->n_dims))
@@ -257,14 +234,16 @@ static int take_dims(struct cursor *c, struct gguf_tensor *t)
 /* Bytes of the tensor's data, from its type and dimensions. */
 static int measure(struct cursor *c, struct gguf_tensor *t)
 {
-    uint64_t cols, bytes, n;
-    if (weight_layout(t->type, &cols, &bytes))
+    uint64_t n;
+    const struct quant_info *quant = quant_find(t->type);
+    if (!quant)
         return gguf_fail(c->g, c->err, "%s: unknown weight type %u", c->what, t->type);
+    uint64_t cols = (uint64_t)quant->block_elems;
     if (t->dim[0] % cols)
         return gguf_fail(c->g, c->err,
                          "%s: %llu columns, not a multiple of its type's block of %llu", c->what,
                          (unsigned long long)t->dim[0], (unsigned long long)cols);
-    bool overflows = __builtin_mul_overflow(t->dim[0] / cols, bytes, &n);
+    bool overflows = __builtin_mul_overflow(t->dim[0] / cols, (uint64_t)quant->block_bytes, &n);
     for (int i = 1; i < 4; i++)
         overflows |= __builtin_mul_overflow(n, t->dim[i], &n);
     if (overflows || n > PTRDIFF_MAX)

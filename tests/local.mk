@@ -21,7 +21,7 @@ sh_tests = \
 check_PROGRAMS += %D%/topk_t
 %C%_topk_t_LDADD = shim/libshim.a -lm
 check_PROGRAMS += %D%/gguf_t
-%C%_gguf_t_LDADD = engine/libengine.a
+%C%_gguf_t_LDADD = engine/libengine.a kernels/libkernels.a -lm
 check_PROGRAMS += %D%/dequant_t
 %C%_dequant_t_LDADD = kernels/libkernels.a -lm
 
