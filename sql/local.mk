@@ -3,7 +3,20 @@
 sql_files = \
 	%D%/schema.sql \
 	%D%/views.sql \
-	%D%/indexes.sql
+	%D%/indexes.sql \
+	%D%/q_agreement.sql \
+	%D%/q_arms.sql \
+	%D%/q_flips.sql \
+	%D%/q_gaps.sql \
+	%D%/q_kernel_diff.sql \
+	%D%/q_kernels.sql \
+	%D%/q_pair_ids.sql \
+	%D%/q_percentiles.sql \
+	%D%/q_runs.sql \
+	%D%/q_sequences.sql \
+	%D%/q_setting_diff.sql \
+	%D%/q_settings.sql \
+	%D%/q_window.sql
 
 sqldir = $(pkgdatadir)/sql
 dist_sql_DATA = $(sql_files)

@@ -82,6 +82,7 @@ CREATE TABLE forwards(
 CREATE TABLE logits(
     row_id        INTEGER PRIMARY KEY,
     forward_id    INTEGER NOT NULL REFERENCES forwards,
+    arm_id        INTEGER REFERENCES arms, -- the forward's; here too, so that one index answers joins
     seq_id        INTEGER NOT NULL REFERENCES sequences,
     pos           INTEGER NOT NULL,      -- position of the input token, from 0
     batch_row     INTEGER,               -- row of the batch in which it was computed

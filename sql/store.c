@@ -24,8 +24,9 @@ static const char *const statement_sql[N_STATEMENTS] = {
     [ST_END] = "UPDATE forwards SET duration_ns = ?2 - started_ns WHERE forward_id = ?1",
     [ST_ROW] = "INSERT INTO logits(row_id, forward_id, seq_id, pos, batch_row, context_hash,"
                " input_token, dtype, top1, top1_logit, top2, top2_logit, margin, lse, n_nan,"
-               " n_posinf, n_neginf, first_bad, topk)"
-               " VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+               " n_posinf, n_neginf, first_bad, topk, arm_id)"
+               " VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
+               "(SELECT arm_id FROM forwards WHERE forward_id = ?2))",
     [ST_DELTA] = "INSERT INTO deltas(row_id, base_row_id, token, logit, base_logit, delta, bound)"
                  " VALUES(?,?,?,?,?,?,?)",
     [ST_TOKEN] = "UPDATE logits SET emitted_token = ?2 WHERE row_id = ?1",

@@ -29,6 +29,7 @@ TESTS += $(check_PROGRAMS) $(sh_tests)
 
 # Two small models trained for this project and held-out text for both.
 EXTRA_DIST += \
+	%D%/data/golden.sql \
 	%D%/data/prompt.txt \
 	%D%/data/tiny-qwen3-q8_0.gguf \
 	%D%/data/tiny-qwen35-q8_0.gguf
@@ -38,3 +39,6 @@ check_PROGRAMS += %D%/seed_t
 
 check_PROGRAMS += %D%/pairs_t
 %C%_pairs_t_LDADD = collector/librule.a -lm
+check_PROGRAMS += %D%/sql_t
+%C%_sql_t_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS)
+%C%_sql_t_LDADD = sql/libsql.a $(SQLITE_LIBS)
