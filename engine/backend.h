@@ -35,6 +35,9 @@ void backend_download(struct backend *b, void *host, const void *src, size_t siz
 void backend_copy(struct backend *b, void *dst, const void *src, size_t size_bytes);
 void backend_zero(struct backend *b, void *dst, size_t size_bytes);
 
+/* The same memory as the host sees it, or NULL where it cannot. */
+const void *backend_host_view(struct backend *b, const void *p);
+
 /* Run one operator. */
 void backend_run(struct backend *b, enum op op, const struct op_args *args);
 

@@ -1,9 +1,23 @@
 # The inference engine.
 noinst_LIBRARIES += %D%/libengine.a
+%C%_libengine_a_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 %C%_libengine_a_SOURCES = \
+	%D%/backend.c \
+	%D%/backend.h \
+	%D%/context.c \
+	%D%/forward.c \
+	%D%/forward.h \
+	%D%/forward_int.h \
 	%D%/gguf.c \
 	%D%/gguf.h \
 	%D%/gguf_int.h \
-	%D%/gguf_parse.c
+	%D%/gguf_parse.c \
+	%D%/knobs.c \
+	%D%/knobs.h \
+	%D%/kvcache.c \
+	%D%/kvcache.h \
+	%D%/model.c \
+	%D%/model.h
 
-noinst_HEADERS += %D%/backend.h %D%/forward.h %D%/knobs.h %D%/model.h
+# What a program that computes links.
+engine_libs = %D%/libengine.a kernels/libkernels.a $(OPENMP_CFLAGS) -lm

@@ -43,7 +43,7 @@ struct hparams {
     enum rope_kind rope_kind;
     int32_t n_rot;            /* leading elements of a head that are rotated */
     double rope_base;         /* frequency base */
-    double rope_scale;        /* positions are multiplied by it; 1 = none */
+    double rope_scale;        /* factor of every position; 1 = none */
     int32_t rope_sections[4]; /* interleaved mRoPE: pairs per section; all 0 = plain */
 
     double rms_eps; /* added to the mean square before the root */
@@ -54,12 +54,11 @@ struct hparams {
     int32_t n_ffn_shared;     /* hidden width of the shared expert, 0 = none */
     bool norm_expert_weights; /* the chosen experts' weights are scaled to sum to 1 */
 
-    int32_t attention_interval; /* hybrid: every n-th layer is full attention; 0 = not hybrid */
-    int32_t conv_width;         /* delta net: taps of the causal convolution */
-    int32_t n_key_heads;        /* delta net: heads of q and k */
-    int32_t n_value_heads;      /* delta net: heads of v; head j uses key head j mod n_key_heads */
-    int32_t key_dim;            /* delta net: width of a q, k head */
-    int32_t value_dim;          /* delta net: width of a v head */
+    int32_t conv_width;    /* delta net: taps of the causal convolution */
+    int32_t n_key_heads;   /* delta net: heads of q and k */
+    int32_t n_value_heads; /* delta net: heads of v; head j uses key head j mod n_key_heads */
+    int32_t key_dim;       /* delta net: width of a q, k head */
+    int32_t value_dim;     /* delta net: width of a v head */
 };
 
 /* The weights of one layer. A tensor whose data is NULL does not exist in this model. Matrices
@@ -114,7 +113,8 @@ struct model {
 
 /* Read the keys and bind the weights. Fails, with one line that names the file, the key or tensor
  * and both values, on: an unknown architecture; a missing key or one out of range; a missing
- * tensor, one of another shape than the keys say, or of a weight type without kernels. */
+ * tensor, one of another shape than the keys say, or of a weight type without kernels; a tensor
+ * that this architecture does not have (it would silently change nothing). */
 int model_open(const struct gguf *g, struct model **out, struct err *err);
 void model_close(struct model *m); /* NULL is fine */
 
@@ -127,5 +127,12 @@ uint64_t model_hash(const struct model *m);
 
 /* Bytes of weights that one decode step of one token reads (the experts used, not all). */
 uint64_t model_bytes_per_token(const struct model *m);
+
+bool model_has_mixer(const struct model *m, enum mixer_kind kind); /* in any layer */
+bool model_has_type(const struct model *m, int32_t type);          /* any matrix of it */
+
+/* Call fn for every tensor that is bound, in a fixed order; t may be changed in place where the
+ * caller owns the model. */
+void model_each_tensor(struct model *m, void (*fn)(struct tensor *t, void *user), void *user);
 
 #endif

@@ -38,20 +38,22 @@ enum op_form {
 
 enum { OP_MAX_INPUTS = 8 };
 
-/* Arguments of one call. ops.def says which inputs and parameters an operator reads. */
+/* Arguments of one call. ops.def says which inputs an operator reads. */
 struct op_args {
+    enum op_form form;
     struct tensor out, out2;
     struct tensor in[OP_MAX_INPUTS];
     double eps;         /* norms: added under the root */
-    double scale;       /* attention: of the scores */
-    int32_t n_heads;    /* query or value heads of a row */
-    int32_t n_kv_heads; /* key and value heads of a row */
+    double scale;       /* attention: of the scores; l2_norm: of the result */
+    int32_t n_heads;    /* equal parts of a row that are worked on apart */
+    int32_t n_kv_heads; /* attention: key and value heads; delta net: key heads */
     int32_t n_rot;      /* rotary: leading elements of a head that rotate */
-    int32_t pair;       /* rotary: distance of a pair's elements: 1, or n_rot/2 */
-    int32_t n_split;    /* attention: parts that a cache is read in; 0 = choose by length */
-    int32_t two_groups; /* 8-bit products: sum two blocks per lane */
-    int32_t normalise;  /* router: chosen weights sum to 1 */
-    void *scratch;      /* op_info.scratch_bytes bytes, aligned to 64 */
+    bool adjacent;      /* rotary: pairs are (2i, 2i+1), not (i, i + n_rot/2) */
+    int32_t n_split;    /* attention_mv: parts that a cache is read in; 0 = by its length */
+    bool two_groups;    /* matmul_mv: two blocks of 32 per lane, so another summation order */
+    bool normalise;     /* router: the chosen weights sum to 1 */
+    int64_t n_pairs;    /* attention: (query, key) pairs, for the cost only */
+    void *scratch;      /* op_info.scratch_bytes() bytes, aligned to 64 */
 };
 
 typedef void (*op_fn)(const struct op_args *args);
@@ -69,12 +71,27 @@ struct op_info {
     enum op_invariance invariance;
     double (*bytes)(const struct op_args *args); /* memory read and written, at least */
     double (*flops)(const struct op_args *args);
-    size_t (*scratch_bytes)(const struct op_args *args);
-    op_fn fn[N_FORMS]; /* all set */
+    size_t (*scratch_bytes)(const struct op_args *args); /* of FORM_FAST; the others need none */
+    op_fn fn[N_FORMS];                                   /* all set */
 };
 extern const struct op_info ops[N_OPS];
 
+/* Bounds that a model is checked against, so that operators can keep small arrays on the stack. */
+enum { MAX_HEAD_DIM = 512, MAX_EXPERTS = 512, MAX_EXPERTS_USED = 32 };
+
+/* Is there a form of the matrix products for this element type? */
+bool kernels_have_type(int32_t type);
+
 /* What FORM_FAST uses on this machine: "avx512-vnni", "avx2" or "portable". */
 const char *kernels_isa(void);
+
+/* A view of (n_mats, n_rows, n_cols) packed elements of a type. */
+struct tensor tensor_packed(void *data, int32_t type, int32_t n_mats, int32_t n_rows,
+                            int32_t n_cols);
+
+static inline void *tensor_row(const struct tensor *t, int32_t mat, int32_t row)
+{
+    return (char *)t->data + mat * t->mat_bytes + row * t->row_bytes;
+}
 
 #endif

@@ -42,3 +42,6 @@ check_PROGRAMS += %D%/pairs_t
 check_PROGRAMS += %D%/sql_t
 %C%_sql_t_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS)
 %C%_sql_t_LDADD = sql/libsql.a $(SQLITE_LIBS)
+check_PROGRAMS += %D%/forward_t
+%C%_forward_t_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+%C%_forward_t_LDADD = $(engine_libs)

@@ -1,0 +1,241 @@
+/* The forward pass. The upper half is vocabulary: one function per operator, named as in the
+ * papers; the lower half is the models, one function per kind of layer. */
+#include "config.h"
+#include "engine/forward.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "engine/forward_int.h"
+#include "kernels/quant.h"
+
+/* Run one operator, or while measuring only note what it would need. */
+static void run(struct forward *f, enum op op, struct op_args *args)
+{
+    args->form = f->form;
+    args->scratch = f->scratch;
+    if (!f->is_measuring) {
+        backend_run(f->backend, op, args);
+        return;
+    }
+    size_t bytes = ops[op].scratch_bytes(args);
+    f->scratch_bytes = bytes > f->scratch_bytes ? bytes : f->scratch_bytes;
+}
+
+/* A new activation of (n_rows, n_cols) floats; lives until the arena goes back below it. */
+static struct tensor activation(struct forward *f, int32_t n_rows, int32_t n_cols)
+{
+    struct tensor t = tensor_packed(f->arena + f->arena_used, QUANT_F32, 1, n_rows, n_cols);
+    f->arena_used += ((size_t)t.mat_bytes + 63) / 64 * 64;
+    f->arena_peak = f->arena_used > f->arena_peak ? f->arena_used : f->arena_peak;
+    return t;
+}
+
+/* Columns first ... first+n-1 of every row. */
+static struct tensor columns(struct tensor t, int32_t first, int32_t n)
+{
+    t.data = (float *)t.data + first;
+    t.n_cols = n;
+    return t;
+}
+
+/* Part i of every head, where the n_parts parts of a head stand side by side. */
+static struct tensor head_part(struct tensor t, int32_t n_heads, int32_t n_parts, int32_t i)
+{
+    int32_t n = t.n_cols / n_heads / n_parts;
+    t.data = (float *)t.data + i * n;
+    t.n_rows *= n_heads;
+    t.row_bytes /= n_heads;
+    t.n_cols = n;
+    return t;
+}
+
+/* The same memory as rows of n_cols. */
+static struct tensor reshape(struct tensor t, int32_t n_rows, int32_t n_cols)
+{
+    return tensor_packed(t.data, t.type, 1, n_rows, n_cols);
+}
+
+static struct tensor rows(struct forward *f, struct tensor table, struct tensor ids)
+{
+    struct tensor out = activation(f, ids.n_cols, table.n_cols);
+    run(f, OP_ROWS, &(struct op_args){.out = out, .in = {table, ids}});
+    return out;
+}
+
+static struct tensor linear(struct forward *f, struct tensor x, struct tensor matrix)
+{
+    struct tensor out = activation(f, x.n_rows, matrix.n_rows);
+    run(f, f->phase == FORWARD_PREFILL ? OP_MATMUL_MM : OP_MATMUL_MV,
+        &(struct op_args){
+            .out = out, .in = {x, matrix}, .two_groups = f->params.knobs.value[KNOB_Q80_G2] != 0});
+    return out;
+}
+
+static struct tensor add(struct forward *f, struct tensor a, struct tensor b)
+{
+    run(f, OP_ADD, &(struct op_args){.out = a, .in = {a, b}});
+    return a;
+}
+
+static struct tensor rms_norm(struct forward *f, struct tensor x, int32_t n_heads,
+                              struct tensor weight)
+{
+    struct tensor out = activation(f, x.n_rows, x.n_cols);
+    run(f, OP_RMS_NORM,
+        &(struct op_args){
+            .out = out, .in = {x, weight}, .n_heads = n_heads, .eps = f->model.hp.rms_eps});
+    return out;
+}
+
+static struct tensor l2_norm(struct forward *f, struct tensor x, int32_t n_heads, double scale)
+{
+    struct tensor out = activation(f, x.n_rows, x.n_cols);
+    run(f, OP_L2_NORM,
+        &(struct op_args){
+            .out = out, .in = {x}, .n_heads = n_heads, .scale = scale, .eps = f->model.hp.rms_eps});
+    return out;
+}
+
+static struct tensor swiglu(struct forward *f, struct tensor gate, struct tensor up)
+{
+    run(f, OP_SWIGLU, &(struct op_args){.out = up, .in = {gate, up}});
+    return up;
+}
+
+static struct tensor gated(struct forward *f, struct tensor x, struct tensor gate)
+{
+    run(f, OP_GATE, &(struct op_args){.out = x, .in = {x, gate}});
+    return x;
+}
+
+static struct tensor rope(struct forward *f, struct tensor x, int32_t n_heads)
+{
+    run(f, OP_ROPE,
+        &(struct op_args){.out = x,
+                          .in = {x, f->positions, f->rope_frequencies},
+                          .n_heads = n_heads,
+                          .n_rot = f->model.hp.n_rot,
+                          .adjacent = f->model.hp.rope_kind == ROPE_ADJACENT});
+    return x;
+}
+
+static void store(struct forward *f, struct tensor cache, struct tensor x)
+{
+    run(f, OP_STORE, &(struct op_args){.out = cache, .in = {x, f->seqs, f->positions}});
+}
+
+static struct tensor attend(struct forward *f, struct tensor q, const struct kv_layer *kv)
+{
+    const struct hparams *hp = &f->model.hp;
+    struct tensor out = activation(f, q.n_rows, q.n_cols);
+    run(f, f->phase == FORWARD_PREFILL ? OP_ATTENTION_MM : OP_ATTENTION_MV,
+        &(struct op_args){.out = out,
+                          .in = {q, kv->keys, kv->values, f->seqs, f->positions},
+                          .n_heads = hp->n_heads,
+                          .n_kv_heads = hp->n_kv_heads,
+                          .n_split = f->params.knobs.value[KNOB_FA_SPLIT],
+                          .scale = 1 / sqrt(hp->head_dim),
+                          .n_pairs = f->n_pairs});
+    return out;
+}
+
+static struct tensor conv(struct forward *f, struct tensor x, struct tensor weight,
+                          struct tensor state)
+{
+    struct tensor out = activation(f, x.n_rows, x.n_cols);
+    run(f, OP_CONV, &(struct op_args){.out = out, .in = {x, weight, state, f->seqs}});
+    return out;
+}
+
+/* Softmax attention over the cache (Vaswani et al. 2017), with the grouped heads, per-head norms,
+ * biases and output gate that the layer's weights ask for. */
+static struct tensor attention(struct forward *f, const struct layer *l, const struct kv_layer *kv,
+                               struct tensor x)
+{
+    const struct hparams *hp = &f->model.hp;
+    int32_t n = x.n_rows, q_width = hp->n_heads * hp->head_dim;
+    bool has_gate = l->mixer == MIXER_GATED_ATTENTION;
+
+    struct tensor q_out = linear(f, x, l->wq), q = q_out;
+    struct tensor k = linear(f, x, l->wk), v = linear(f, x, l->wv);
+    if (l->bq.data) {
+        q = add(f, q, l->bq);
+        k = add(f, k, l->bk);
+        v = add(f, v, l->bv);
+    }
+    if (l->q_norm.data) {
+        q = rms_norm(f, head_part(q_out, hp->n_heads, has_gate ? 2 : 1, 0), 1, l->q_norm);
+        q = reshape(q, n, q_width);
+        k = rms_norm(f, k, hp->n_kv_heads, l->k_norm);
+    }
+    store(f, kv->keys, rope(f, k, hp->n_kv_heads));
+    store(f, kv->values, v);
+    struct tensor y = attend(f, rope(f, q, hp->n_heads), kv);
+    if (has_gate)
+        gated(f, head_part(y, hp->n_heads, 1, 0), head_part(q_out, hp->n_heads, 2, 1));
+    return linear(f, y, l->wo);
+}
+
+/* Gated delta net (Yang et al. 2024): a short convolution, then per head a matrix state that
+ * decays and is corrected towards each new value. */
+static struct tensor delta_net(struct forward *f, const struct layer *l,
+                               const struct delta_layer *state, struct tensor x)
+{
+    const struct hparams *hp = &f->model.hp;
+    int32_t n = x.n_rows, n_heads = hp->n_value_heads;
+    int32_t key_width = hp->n_key_heads * hp->key_dim, value_width = n_heads * hp->value_dim;
+
+    struct tensor qkv = conv(f, linear(f, x, l->w_qkv), l->conv, state->window);
+    struct tensor z = linear(f, x, l->w_z);
+    struct tensor q =
+        l2_norm(f, columns(qkv, 0, key_width), hp->n_key_heads, 1 / sqrt(hp->key_dim));
+    struct tensor k = l2_norm(f, columns(qkv, key_width, key_width), hp->n_key_heads, 1);
+    struct tensor v = columns(qkv, 2 * key_width, value_width);
+    struct tensor alpha = linear(f, x, l->w_alpha), beta = linear(f, x, l->w_beta);
+    run(f, OP_DELTA_GATES,
+        &(struct op_args){.out = alpha, .out2 = beta, .in = {alpha, beta, l->dt_bias, l->a}});
+
+    struct tensor y = activation(f, n, value_width);
+    run(f, OP_DELTA_NET,
+        &(struct op_args){.out = y,
+                          .in = {q, k, v, alpha, beta, state->memory, f->seqs},
+                          .n_heads = n_heads,
+                          .n_kv_heads = hp->n_key_heads});
+    return linear(f, swiglu(f, z, rms_norm(f, y, n_heads, l->out_norm)), l->w_out);
+}
+
+/* Gated linear unit with SiLU (Shazeer 2020). */
+static struct tensor feed_forward(struct forward *f, const struct layer *l, struct tensor x)
+{
+    return linear(f, swiglu(f, linear(f, x, l->w_gate), linear(f, x, l->w_up)), l->w_down);
+}
+
+static struct tensor mixer(struct forward *f, int32_t i, struct tensor x)
+{
+    const struct layer *l = &f->model.layers[i];
+    if (l->mixer == MIXER_DELTA_NET)
+        return delta_net(f, l, &f->cache.layers[i].delta, x);
+    return attention(f, l, &f->cache.layers[i].kv, x);
+}
+
+/* Pre-norm residual layers (Xiong et al. 2020), then the logits of the wanted rows. */
+void forward_graph(struct forward *f)
+{
+    const struct model *m = &f->model;
+    f->arena_used = 0;
+    struct tensor h = rows(f, m->tok_embd, f->tokens);
+    size_t layer_start = f->arena_used;
+    for (int32_t i = 0; i < m->hp.n_layers; i++) {
+        const struct layer *l = &m->layers[i];
+        add(f, h, mixer(f, i, rms_norm(f, h, 1, l->mixer_norm)));
+        f->arena_used = layer_start;
+        add(f, h, feed_forward(f, l, rms_norm(f, h, 1, l->ffn_norm)));
+        f->arena_used = layer_start;
+    }
+    if (f->wanted.n_cols == 0)
+        return;
+    struct tensor last = rms_norm(f, rows(f, h, f->wanted), 1, m->out_norm);
+    run(f, f->phase == FORWARD_PREFILL ? OP_MATMUL_MM : OP_MATMUL_MV,
+        &(struct op_args){.out = f->logits, .in = {last, m->output}});
+}

@@ -1,0 +1,71 @@
+#include "config.h"
+#include "kernels/cpu.h"
+
+struct tensor tensor_packed(void *data, int32_t type, int32_t n_mats, int32_t n_rows,
+                            int32_t n_cols)
+{
+    int64_t row_bytes = quant_row_bytes((uint32_t)type, n_cols);
+    return (struct tensor){data, type, n_cols, n_rows, n_mats, row_bytes, row_bytes * n_rows};
+}
+
+/* Vocabulary of the cost formulas in ops.def. */
+static double span(const struct tensor *t)
+{
+    return (double)t->n_mats * t->n_rows * (double)quant_row_bytes((uint32_t)t->type, t->n_cols);
+}
+#define OUT        span(&a->out)
+#define N_OUT      ((double)a->out.n_rows * a->out.n_cols)
+#define IN(i)      span(&a->in[i])
+#define IN_COLS(i) ((double)a->in[i].n_cols)
+#define MATMUL     (2 * N_OUT * IN_COLS(0))
+#define KEYS                                                                                       \
+    ((double)a->n_pairs * (double)(quant_row_bytes((uint32_t)a->in[1].type, a->in[1].n_cols) +     \
+                                   quant_row_bytes((uint32_t)a->in[2].type, a->in[2].n_cols)))
+#define ATTENTION (4 * (double)a->n_pairs * IN_COLS(0))
+#define ROUNDED_X cpu_rounded_bytes(&a->in[0])
+
+#define OP(id, name, inputs, invariance, fast, bytes, flops, scratch)                              \
+    static double name##_bytes(const struct op_args *a)                                            \
+    {                                                                                              \
+        (void)a;                                                                                   \
+        return bytes;                                                                              \
+    }                                                                                              \
+    static double name##_flops(const struct op_args *a)                                            \
+    {                                                                                              \
+        (void)a;                                                                                   \
+        return flops;                                                                              \
+    }                                                                                              \
+    static size_t name##_scratch(const struct op_args *a)                                          \
+    {                                                                                              \
+        (void)a;                                                                                   \
+        return scratch;                                                                            \
+    }
+#include "kernels/ops.def"
+#undef OP
+
+#define FORM_FAST(name) cpu_##name##_fast
+#define FORM_NONE(name) cpu_##name##_f32
+#define OP(id, name, inputs, invariance, fast, bytes, flops, scratch)                              \
+    [OP_##id] = {                                                                                  \
+        #name,                                                                                     \
+        inputs,                                                                                    \
+        invariance,                                                                                \
+        name##_bytes,                                                                              \
+        name##_flops,                                                                              \
+        name##_scratch,                                                                            \
+        {cpu_##name##_f32, cpu_##name##_f64, FORM_##fast(name)},                                   \
+    },
+const struct op_info ops[N_OPS] = {
+#include "kernels/ops.def"
+};
+
+bool kernels_have_type(int32_t type)
+{
+    const struct quant_info *q = quant_find((uint32_t)type);
+    return q && q->to_float;
+}
+
+const char *kernels_isa(void)
+{
+    return "portable";
+}
