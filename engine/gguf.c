@@ -51,7 +51,6 @@ __attribute__((format(printf, 3, 4))) int gguf_fail(const struct gguf *g, struct
                    text);
 }
 
-/* A name of the file as printable text: control bytes and what is not ASCII become '?'. */
 const char *gguf_printable(struct gguf_str s, char buf[static GGUF_NAME_MAX_BYTES + 4])
 {
     size_t n = s.n < GGUF_NAME_MAX_BYTES ? s.n : GGUF_NAME_MAX_BYTES;

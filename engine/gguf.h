@@ -37,6 +37,8 @@ struct gguf_str {
     size_t n;
 };
 
+#define GGUF_NAME_MAX_BYTES 64 /* tensor names, by the specification */
+
 struct gguf_tensor {
     struct gguf_str name;
     uint32_t type;     /* number of the weight type, as in kernels/quant.h */
@@ -53,6 +55,10 @@ int gguf_open(const char *path, struct gguf **out, struct err *err);
 int gguf_open_bytes(const void *data, size_t size, const char *name, struct gguf **out,
                     struct err *err);
 void gguf_close(struct gguf *g); /* NULL is fine */
+
+/* A string of the file for a message, in buf: control bytes and what is not ASCII become '?', and
+ * after GGUF_NAME_MAX_BYTES comes "...". Returns buf. */
+const char *gguf_printable(struct gguf_str s, char buf[static GGUF_NAME_MAX_BYTES + 4]);
 
 const char *gguf_path(const struct gguf *g);
 uint32_t gguf_version(const struct gguf *g);

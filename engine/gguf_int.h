@@ -5,8 +5,6 @@
 
 #include "engine/gguf.h"
 
-#define GGUF_NAME_MAX_BYTES 64 /* tensor names, by the specification */
-
 struct gguf_key {
     struct gguf_str name;
     enum gguf_type type;
@@ -40,9 +38,6 @@ int gguf_parse(struct gguf *g, struct err *err);
 /* Fail with "PATH: MESSAGE"; a long path keeps its end, which is the telling part. */
 __attribute__((format(printf, 3, 4))) int gguf_fail(const struct gguf *g, struct err *err,
                                                     const char *fmt, ...);
-
-/* A name of the file as printable text: control bytes and what is not ASCII become '?'. */
-const char *gguf_printable(struct gguf_str s, char buf[static GGUF_NAME_MAX_BYTES + 4]);
 
 /* Bytes of one value of a type; 0 = no fixed size. */
 size_t gguf_type_size(enum gguf_type type);

@@ -11,7 +11,7 @@ AM_TESTS_ENVIRONMENT = \
 	if test -z "$$NEARTIE_SHARED" && test -d '$(abs_top_srcdir)/../shared/models'; then \
 	  NEARTIE_SHARED='$(abs_top_srcdir)/../shared'; fi; export NEARTIE_SHARED;
 
-noinst_HEADERS += %D%/tap.h
+noinst_HEADERS += %D%/gguf_buf.h %D%/tap.h
 EXTRA_DIST += %D%/testlib.sh $(sh_tests)
 
 sh_tests = \
@@ -24,6 +24,9 @@ check_PROGRAMS += %D%/gguf_t
 %C%_gguf_t_LDADD = engine/libengine.a kernels/libkernels.a -lm
 check_PROGRAMS += %D%/dequant_t
 %C%_dequant_t_LDADD = kernels/libkernels.a -lm
+
+check_PROGRAMS += %D%/tokenizer_t
+%C%_tokenizer_t_LDADD = $(engine_libs)
 
 TESTS += $(check_PROGRAMS) $(sh_tests)
 
