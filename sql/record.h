@@ -17,14 +17,16 @@ enum {
 };
 
 enum record_kind {
-    RECORD_FORWARD = 1, /* struct record_forward */
-    RECORD_END,         /* struct record_end */
-    RECORD_ROW,         /* struct record_row, its lists behind it */
-    RECORD_TOKEN,       /* struct record_token */
-    RECORD_SETTING,     /* struct record_setting, a piece of the value behind it */
-    RECORD_ARM,         /* struct record_arm */
-    RECORD_SEQUENCE,    /* struct record_sequence */
-    RECORD_GAP          /* struct record_gap */
+    RECORD_NONE,     /* a slot that was given up; no body */
+    RECORD_FORWARD,  /* struct record_forward */
+    RECORD_END,      /* struct record_end */
+    RECORD_ROW,      /* struct record_row, its lists behind it */
+    RECORD_TOKEN,    /* struct record_token */
+    RECORD_SETTING,  /* struct record_setting, a piece of the value behind it */
+    RECORD_ARM,      /* struct record_arm */
+    RECORD_SEQUENCE, /* struct record_sequence */
+    RECORD_GAP,      /* struct record_gap */
+    RECORD_PENDING   /* struct record_row whose results are still being computed */
 };
 
 /* A slot begins with this and goes on with the body. */

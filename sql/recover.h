@@ -14,8 +14,9 @@ struct recovery {
     uint64_t n_torn; /* slots that a hook was writing when the process died: never returned from */
 };
 
-/* Fold in what stands beside the database at path and remove it. Returns 1 when there was
- * something, 0 when there was nothing or its process lives, -1 when it failed: the spool stays. */
+/* Fold in what a dead process left beside the database at path, remove its spool and mark its run
+ * as recovered. Returns 1 when there was something, 0 when there was nothing or the process lives,
+ * -1 when it failed: the spool stays. Needs to write; so look first whether a run is recording. */
 int recover_database(const char *path, struct recovery *out, struct err *err);
 
 /* The same for a spool that is locked and opened already; the caller removes it. */

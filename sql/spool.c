@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -17,6 +16,14 @@ static_assert(sizeof(struct spool_header) <= SPOOL_HEADER_BYTES,
 
 /* Stands for the layout of header and records: change it when either changes. */
 static const char SPOOL_MAGIC[8] = "ntspool1";
+
+const char *const spool_lost_names[N_LOST] = {
+    [LOST_ROWS] = "rows_dropped",
+    [LOST_FORWARDS] = "forwards_dropped",
+    [LOST_RECORDS] = "records_dropped",
+    [LOST_CALLS] = "calls_refused",
+    [LOST_DEVICE_ROWS] = "device_rows_dropped",
+};
 
 /* Open above the standard streams: a host may have closed those and will open its own there. */
 static int open_high(const char *path, int flags)
@@ -145,10 +152,16 @@ void spool_remove(struct spool *sp)
         unlink(sp->path);
 }
 
-void spool_close(struct spool *sp)
+void spool_unmap(struct spool *sp)
 {
     if (sp->head)
         munmap(sp->head, sp->map_bytes);
+    sp->head = NULL;
+}
+
+void spool_close(struct spool *sp)
+{
+    spool_unmap(sp);
     if (sp->fd >= 0)
         close(sp->fd);
     *sp = (struct spool){.fd = -1};

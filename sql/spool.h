@@ -7,6 +7,7 @@
 #ifndef NEARTIE_SQL_SPOOL_H
 #define NEARTIE_SQL_SPOOL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,12 +20,17 @@ enum {
     SPOOL_RESERVE_BYTES = 1 << 20 /* kept at the end of the file, to be given up on a full disk */
 };
 
-/* What did not fit into the ring, by what it was. Producers add, the writer reads. */
-struct spool_lost {
-    _Atomic uint64_t rows;
-    _Atomic uint64_t forwards; /* whole forwards; their rows are counted in rows as well */
-    _Atomic uint64_t others;   /* tokens, settings, arms, sequences */
+/* What was not recorded, by what it was; the kinds of the same names in `gaps` (spool_lost_names).
+ * Any thread adds, whoever writes the database states the sums. */
+enum spool_lost {
+    LOST_ROWS,        /* logits rows that found the ring full */
+    LOST_FORWARDS,    /* whole forwards; their rows are counted as rows as well */
+    LOST_RECORDS,     /* tokens, settings and sequences */
+    LOST_CALLS,       /* calls whose arguments make no sense */
+    LOST_DEVICE_ROWS, /* rows in device memory that could not be captured */
+    N_LOST
 };
+extern const char *const spool_lost_names[N_LOST];
 
 /* The first SPOOL_HEADER_BYTES of the file. */
 struct spool_header {
@@ -34,7 +40,7 @@ struct spool_header {
     struct run_identity run;
     _Alignas(64) _Atomic uint64_t head; /* records reserved so far; SPOOL_CLOSED when no more */
     _Alignas(64) _Atomic uint64_t tail; /* records that are in the database */
-    _Alignas(64) struct spool_lost lost;
+    _Alignas(64) _Atomic uint64_t lost[N_LOST];
 };
 
 #define SPOOL_CLOSED (UINT64_C(1) << 63)
@@ -71,10 +77,17 @@ static inline struct record *spool_slot(const struct spool *sp, uint64_t n)
                              (size_t)(n % h->n_slots) * h->slot_bytes);
 }
 
+/* Count n of a kind as not recorded. */
+static inline void spool_lose(struct spool *sp, enum spool_lost kind, uint64_t n)
+{
+    atomic_fetch_add_explicit(&sp->head->lost[kind], n, memory_order_relaxed);
+}
+
 /* Give the reserve's disk space back, so that a run on a full disk can state what it lost. */
 void spool_yield(struct spool *sp);
 
 void spool_remove(struct spool *sp); /* remove the file; mapping and lock stay */
+void spool_unmap(struct spool *sp);  /* unmap; the lock stays */
 void spool_close(struct spool *sp);  /* unmap, and give up the lock */
 
 #endif

@@ -259,6 +259,17 @@ fail:
     return -1;
 }
 
+/* Go on counting where the process before stopped. */
+static int get_refused(struct store *s, const char *run_id, struct err *err)
+{
+    char count[32];
+    if (get_text(s, "SELECT count FROM gaps WHERE run_id = ? AND kind = 'records_refused'", run_id,
+                 count, sizeof count, err))
+        return -1;
+    s->n_refused = s->n_refused_in_file = strtoull(count, NULL, 10);
+    return 0;
+}
+
 int store_run_begin(struct store *s, const struct run_identity *run, uint64_t *n_done,
                     struct err *err)
 {
@@ -277,6 +288,8 @@ int store_run_begin(struct store *s, const struct run_identity *run, uint64_t *n
             store_rollback(s);
             return 1;
         }
+        if (get_refused(s, id, err))
+            goto fail;
     } else if (find_offsets(s, err) || insert_run(s, run, err))
         goto fail;
     if (store_step(s, ST_COMMIT, err))
@@ -304,6 +317,7 @@ int store_commit(struct store *s, uint64_t n_done, struct err *err)
     if (store_step(s, ST_MARK, err) || store_step(s, ST_COMMIT, err))
         return -1;
     s->n_refused_in_file = s->n_refused;
+    memcpy(s->lost_in_file, s->lost, sizeof s->lost);
     return 0;
 }
 
@@ -346,6 +360,23 @@ out:
     if (rc)
         store_rollback(s);
     return rc;
+}
+
+int store_orphans(struct store *s, struct err *err)
+{
+    /* A mark is the progress of a run that is recording; see store_commit. */
+    int n = exec(s,
+                 "BEGIN IMMEDIATE; DELETE FROM meta WHERE key GLOB 'spool:*' AND substr(key, 7) IN"
+                 " (SELECT uuid FROM runs WHERE state = 'recording');"
+                 "UPDATE runs SET state = 'recovered' WHERE state = 'recording'",
+                 err);
+    if (n == 0)
+        n = sqlite3_changes(s->db);
+    if (n >= 0 && store_step(s, ST_COMMIT, err))
+        n = -1;
+    if (n < 0)
+        store_rollback(s);
+    return n;
 }
 
 /* SQLite calls this every so many steps; not 0 interrupts. */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "err.h"
-#include "sql/record.h"
+#include "sql/spool.h"
 
 struct store;
 
@@ -40,11 +40,18 @@ void store_rollback(struct store *s);
 int store_gap(struct store *s, const char *kind, uint64_t count, const char *detail,
               struct err *err);
 
+/* State what the run did not record so far, by enum spool_lost (within a transaction). */
+int store_lost(struct store *s, const _Atomic uint64_t lost[N_LOST], struct err *err);
+
 /* Texts of the ids that occur from now on; borrowed until the store is closed or given others. */
 void store_vocab(struct store *s, const struct store_vocab *vocab);
 
 /* End the run: state is "closed" or "recovered"; ended_ns 0 = unknown. */
 int store_run_end(struct store *s, const char *state, int64_t ended_ns, struct err *err);
+
+/* Mark every run that is recording as recovered: for a caller that holds the database's lock, so
+ * that their processes are gone. Returns how many there were, or -1. */
+int store_orphans(struct store *s, struct err *err);
 
 /* Close. With finish also make the indexes (for at most about a second) and fold the write-ahead
  * log in, so that one plain file remains; a failure there loses no row. */

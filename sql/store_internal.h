@@ -42,6 +42,7 @@ struct store {
     int64_t row_offset, forward_offset, arm_offset; /* file id = record's id + offset */
     bool n_vocab_known;                             /* runs.n_vocab has been filled */
     uint64_t n_refused;                             /* records that the schema refused */
+    uint64_t lost[N_LOST], lost_in_file[N_LOST];    /* see store_lost */
     uint64_t n_refused_in_file;                     /* of these, stated in `gaps` */
     struct store_vocab vocab;                       /* borrowed */
     unsigned char *vocab_done;                      /* bit per id: its text is in the file */

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -320,6 +321,17 @@ int store_gap(struct store *s, const char *kind, uint64_t count, const char *det
     return put_gap(s, ST_GAP_SET, kind, count, detail, err);
 }
 
+int store_lost(struct store *s, const _Atomic uint64_t lost[N_LOST], struct err *err)
+{
+    for (int i = 0; i < N_LOST; i++) {
+        uint64_t count = atomic_load(&lost[i]);
+        if (count != s->lost_in_file[i] && store_gap(s, spool_lost_names[i], count, NULL, err))
+            return -1;
+        s->lost[i] = count;
+    }
+    return 0;
+}
+
 static int put_gap_record(struct store *s, const struct record_gap *g, struct err *err)
 {
     char kind[sizeof g->kind + 1], detail[sizeof g->detail + 1];
@@ -340,6 +352,8 @@ int store_put(struct store *s, const struct record *r, struct err *err)
     const void *body = r->body;
     size_t n = r->n_bytes;
     switch ((enum record_kind)r->kind) {
+    case RECORD_NONE:
+        return 0;
     case RECORD_FORWARD:
         if (n >= sizeof(struct record_forward))
             return put_forward(s, body, err);
@@ -371,6 +385,8 @@ int store_put(struct store *s, const struct record *r, struct err *err)
     case RECORD_GAP:
         if (n >= sizeof(struct record_gap))
             return put_gap_record(s, body, err);
+        break;
+    case RECORD_PENDING:
         break;
     }
     s->n_refused++;
