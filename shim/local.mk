@@ -7,4 +7,28 @@ include_HEADERS += %D%/probe.h
 noinst_LIBRARIES += %D%/libshim.a
 %C%_libshim_a_CFLAGS = $(AM_CFLAGS) -fPIC -fvisibility=hidden -ffp-contract=off -Wno-psabi
 %C%_libshim_a_SOURCES = \
-	%D%/capture.c %D%/capture.h
+	%D%/baseline.c %D%/baseline.h \
+	%D%/capture.c %D%/capture.h \
+	%D%/context_hash.c %D%/context_hash.h \
+	%D%/core.c %D%/core.h \
+	%D%/facts.c %D%/facts.h \
+	%D%/files.c %D%/files.h \
+	%D%/identity.c %D%/identity.h \
+	%D%/log.c %D%/log.h \
+	%D%/options.c %D%/options.h \
+	%D%/recent.c %D%/recent.h \
+	%D%/ring.c %D%/ring.h \
+	%D%/rows.c %D%/rows.h \
+	%D%/writer.c %D%/writer.h
+
+# SQLite is inside, and none of it shows; the host's loader needs libc and libm, no more.
+probedir = $(libdir)
+probe_PROGRAMS = %D%/libprobe.so
+EXTRA_DIST += %D%/libprobe.map
+%C%_libprobe_so_CFLAGS = $(AM_CFLAGS) -fPIC -fvisibility=hidden
+%C%_libprobe_so_SOURCES = %D%/hooks.c
+%C%_libprobe_so_LDADD = %D%/libshim.a sql/libsql.a $(SQLITE_STATIC) -lm
+%C%_libprobe_so_DEPENDENCIES = %D%/libshim.a sql/libsql.a %D%/libprobe.map
+%C%_libprobe_so_LDFLAGS = $(AM_LDFLAGS) -shared -pthread -Wl,-soname,libprobe.so -Wl,-z,defs \
+	-Wl,-z,nodelete -Wl,-Bsymbolic -Wl,--exclude-libs,ALL \
+	-Wl,--version-script=$(srcdir)/%D%/libprobe.map

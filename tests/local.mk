@@ -15,8 +15,13 @@ noinst_HEADERS += %D%/gguf_buf.h %D%/tap.h
 EXTRA_DIST += %D%/testlib.sh $(sh_tests)
 
 sh_tests = \
+	%D%/cli_preload.sh \
 	%D%/includes.sh \
 	%D%/style.sh
+
+# A host for the probe.
+noinst_PROGRAMS += %D%/target
+%C%_target_LDFLAGS = $(AM_LDFLAGS) -pthread
 
 check_PROGRAMS += %D%/topk_t
 %C%_topk_t_LDADD = shim/libshim.a -lm

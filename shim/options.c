@@ -1,0 +1,140 @@
+#include "config.h"
+
+#include "shim/options.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum kind { TEXT, NUMBER, CHOICE };
+
+static const struct option {
+    const char *name;
+    enum kind kind;
+    size_t at;            /* offset in struct options: char[4096] or int */
+    const char *standard; /* the default, as it would be written */
+    int min, max;         /* NUMBER */
+    const char *choices;  /* CHOICE: "first|second", stored by index */
+    const char *help;
+} table[] = {
+    {"PROBE_DB", TEXT, offsetof(struct options, db), "run.db", 0, 0, NULL,
+     "database to record into; one that exists gets another run"},
+    {"PROBE_TOPK", NUMBER, offsetof(struct options, topk), "20", 1, 64, NULL,
+     "entries of a row's top list"},
+    {"PROBE_RETAIN_ROWS", NUMBER, offsetof(struct options, retain_rows), "32768", 0, 1 << 22, NULL,
+     "rows kept in memory for deltas between arms"},
+    {"PROBE_ON_FULL", CHOICE, offsetof(struct options, on_full), "drop", 0, 0, "drop|block",
+     "a full ring drops rows and counts them, or holds the engine up"},
+    {"PROBE_SPOOL_MB", NUMBER, offsetof(struct options, spool_mb), "32", 1, 4096, NULL,
+     "MiB of the ring file beside the database"},
+    {"PROBE_LOG", TEXT, offsetof(struct options, log), "stderr", 0, 0, NULL,
+     "where failures are told: stderr, off, or a file"},
+};
+enum { N_OPTIONS = sizeof table / sizeof *table };
+
+static const char *value_text(const struct options *o, const struct option *t, char *buf,
+                              size_t size)
+{
+    const char *at = (const char *)o + t->at;
+    int value;
+    if (t->kind == TEXT)
+        return at;
+    memcpy(&value, at, sizeof value);
+    if (t->kind == NUMBER) {
+        snprintf(buf, size, "%d", value);
+        return buf;
+    }
+    const char *name = t->choices;
+    for (; value > 0; value--)
+        name = strchr(name, '|') + 1;
+    snprintf(buf, size, "%.*s", (int)strcspn(name, "|"), name);
+    return buf;
+}
+
+/* Index of value among the choices, or -1. */
+static int find_choice(const char *choices, const char *value)
+{
+    for (int i = 0;; i++) {
+        size_t n = strcspn(choices, "|");
+        if (strlen(value) == n && !strncmp(choices, value, n))
+            return i;
+        if (!choices[n])
+            return -1;
+        choices += n + 1;
+    }
+}
+
+/* Store the value, or return -1 with the reason in why. */
+static int set(struct options *o, const struct option *t, const char *value, char *why, size_t size)
+{
+    char *at = (char *)o + t->at, *end;
+    int number;
+    if (t->kind == TEXT) {
+        if (strlen(value) >= sizeof o->db)
+            return snprintf(why, size, "longer than %zu bytes", sizeof o->db - 1), -1;
+        strcpy(at, value);
+        return 0;
+    }
+    if (t->kind == NUMBER) {
+        errno = 0;
+        long v = strtol(value, &end, 10);
+        if (end == value || *end || errno || v < t->min || v > t->max)
+            return snprintf(why, size, "not a number from %d to %d", t->min, t->max), -1;
+        number = (int)v;
+    } else {
+        number = find_choice(t->choices, value);
+        if (number < 0)
+            return snprintf(why, size, "not one of %s", t->choices), -1;
+    }
+    memcpy(at, &number, sizeof number);
+    return 0;
+}
+
+/* The variable's value, or NULL where it is not set or empty. */
+static const char *from_env(const struct option *t)
+{
+    const char *value = getenv(t->name);
+    return value && *value ? value : NULL;
+}
+
+void options_load(struct options *o, void (*bad)(const char *message))
+{
+    char why[80], message[200];
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const char *value = from_env(&table[i]);
+        set(o, &table[i], table[i].standard, why, sizeof why);
+        if (value && set(o, &table[i], value, why, sizeof why)) {
+            snprintf(message, sizeof message, "%s=%.60s: %s; %s is used", table[i].name, value, why,
+                     table[i].standard);
+            bad(message);
+        }
+    }
+}
+
+void options_each(const struct options *o,
+                  void (*fn)(const char *name, const char *value, const char *source))
+{
+    char buf[32];
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const char *env = from_env(&table[i]), *value = value_text(o, &table[i], buf, sizeof buf);
+        /* A value that was refused is not in effect: the default is. */
+        fn(table[i].name, value, env && !strcmp(env, value) ? "env" : "default");
+    }
+}
+
+void options_help(void)
+{
+    dprintf(STDERR_FILENO, "libprobe.so " PACKAGE_VERSION ": settings, from the environment\n");
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const struct option *t = &table[i];
+        char range[48] = "";
+        if (t->kind == NUMBER)
+            snprintf(range, sizeof range, ", %d to %d", t->min, t->max);
+        if (t->kind == CHOICE)
+            snprintf(range, sizeof range, ", %s", t->choices);
+        dprintf(STDERR_FILENO, "  %-18s %s (default %s%s)\n", t->name, t->help, t->standard, range);
+    }
+}

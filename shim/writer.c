@@ -1,0 +1,297 @@
+#include "config.h"
+
+#include "shim/writer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "shim/core.h"
+#include "shim/files.h"
+#include "shim/identity.h"
+#include "shim/log.h"
+#include "shim/ring.h"
+
+enum {
+    BATCH = 5000,          /* records of a transaction */
+    COMMIT_NS = 100000000, /* from one transaction to the next */
+    TICK_NS = 10000000,    /* from one look at the ring to the next */
+    IDLE_NS = 100000000,   /* the same when nothing has come for a while */
+    RETRY_NS = 250000000,  /* from a failed transaction to the next attempt */
+    DRAIN_NS = 2000000000, /* at exit, for what is in the ring */
+    STACK_BYTES = 1024 * 1024
+};
+
+struct writer {
+    struct probe *p;
+    struct files f;
+    uint64_t n_failures; /* times that it began to fail */
+    struct err failure;  /* the last one's reason */
+    int64_t last_commit, last_try, last_record;
+    struct store_vocab *vocab; /* in use by the store */
+};
+
+static int64_t clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static bool is_stopping(const struct writer *w)
+{
+    return atomic_load(&w->p->state) == STATE_STOPPING;
+}
+
+/* Let a fork pass: its child wants SQLite at rest. */
+static void let_fork(struct probe *p)
+{
+    if (!atomic_load(&p->fork_waits))
+        return;
+    pthread_mutex_unlock(&p->quiet);
+    while (atomic_load(&p->fork_waits))
+        nanosleep(&(struct timespec){0, 50000}, NULL);
+    pthread_mutex_lock(&p->quiet);
+}
+
+static void take_vocab(struct writer *w)
+{
+    struct store_vocab *new = atomic_exchange(&w->p->vocab, NULL);
+    if (!new)
+        return;
+    store_vocab(w->f.store, new);
+    free(w->vocab);
+    w->vocab = new;
+}
+
+/* Write up to BATCH records; *out is one past the last. */
+static int put_batch(struct writer *w, uint64_t *out, struct err *err)
+{
+    uint64_t n = w->f.n_done, end = n + BATCH;
+    const struct record *r;
+    for (; n < end && (r = ring_get(&w->p->spool, n)) != NULL; n++) {
+        if (store_put(w->f.store, r, err))
+            return -1;
+        if (n % 64 == 0)
+            let_fork(w->p);
+    }
+    *out = n;
+    return 0;
+}
+
+static int write_batch(struct writer *w, struct err *err)
+{
+    uint64_t n;
+    take_vocab(w);
+    if (store_begin(w->f.store, err))
+        return -1;
+    if (put_batch(w, &n, err) || store_lost(w->f.store, w->p->spool.head->lost, err) ||
+        (w->n_failures &&
+         store_gap(w->f.store, "write_failed", w->n_failures, w->failure.text, err)) ||
+        store_commit(w->f.store, n, err)) {
+        store_rollback(w->f.store);
+        return -1;
+    }
+    ring_free(&w->p->spool, n);
+    w->f.n_done = n;
+    return 0;
+}
+
+/* One transaction if it is time for one. Returns whether there may be more to write at once. */
+static bool work(struct writer *w)
+{
+    struct probe *p = w->p;
+    uint64_t used = ring_used(&p->spool), before = w->f.n_done;
+    int64_t now = clock_ns(CLOCK_MONOTONIC);
+    struct err err;
+    bool failing = atomic_load(&p->failing);
+    if (failing ? now - w->last_try < RETRY_NS
+                : used < BATCH && now - w->last_commit < COMMIT_NS && !is_stopping(w))
+        return false;
+    w->last_try = w->last_commit = now;
+    if (used == 0 && !failing)
+        return false;
+    w->last_record = now;
+    pthread_mutex_lock(&p->quiet);
+    int rc = write_batch(w, &err);
+    pthread_mutex_unlock(&p->quiet);
+    if (rc && !failing) {
+        w->failure = err;
+        w->n_failures++;
+        log_line("%s", err.text);
+    }
+    atomic_store(&p->failing, rc != 0);
+    return rc == 0 && w->f.n_done - before == BATCH;
+}
+
+static void sleep_until_woken(struct writer *w)
+{
+    struct timespec t;
+    int64_t now = clock_ns(CLOCK_MONOTONIC);
+    int64_t wake = now + (now - w->last_record > 10 * (int64_t)IDLE_NS ? IDLE_NS : TICK_NS);
+    t.tv_sec = wake / 1000000000;
+    t.tv_nsec = wake % 1000000000;
+    atomic_store(&w->p->asleep, true);
+    sem_clockwait(&w->p->wake, CLOCK_MONOTONIC, &t);
+    atomic_store(&w->p->asleep, false);
+}
+
+/* Drain the ring and close it; returns whether everything is written. */
+static bool drain(struct writer *w)
+{
+    int64_t deadline = clock_ns(CLOCK_MONOTONIC) + DRAIN_NS;
+    while (!ring_close(&w->p->spool)) {
+        w->last_try = 0;
+        if (!work(w) && (atomic_load(&w->p->failing) || clock_ns(CLOCK_MONOTONIC) > deadline))
+            return false;
+        if (!ring_get(&w->p->spool, w->f.n_done)) /* reserved, and its hook still fills it */
+            nanosleep(&(struct timespec){0, 200000}, NULL);
+    }
+    return true;
+}
+
+/* Where the ring is in memory only, what is left in it is lost. */
+static void count_rest(struct writer *w)
+{
+    struct spool *sp = &w->p->spool;
+    const struct record *r;
+    for (uint64_t n = w->f.n_done; (r = ring_get(sp, n)) != NULL; n++)
+        spool_lose(sp,
+                   r->kind == RECORD_ROW       ? LOST_ROWS
+                   : r->kind == RECORD_FORWARD ? LOST_FORWARDS
+                                               : LOST_RECORDS,
+                   1);
+}
+
+/* The disk is full, or something like it: say at least what is lost. */
+static void state_losses(struct writer *w)
+{
+    struct err err;
+    if (!w->p->spool.in_file)
+        count_rest(w);
+    spool_yield(&w->p->spool);
+    if (store_begin(w->f.store, &err) || store_lost(w->f.store, w->p->spool.head->lost, &err) ||
+        store_gap(w->f.store, "write_failed", w->n_failures, w->failure.text, &err) ||
+        store_commit(w->f.store, w->f.n_done, &err))
+        store_rollback(w->f.store);
+}
+
+/* What was lost after the last batch. */
+static int write_lost(struct writer *w, struct err *err)
+{
+    if (store_begin(w->f.store, err))
+        return -1;
+    if (!store_lost(w->f.store, w->p->spool.head->lost, err) &&
+        !store_commit(w->f.store, w->f.n_done, err))
+        return 0;
+    store_rollback(w->f.store);
+    return -1;
+}
+
+/* Tell the user where the record is not whole. */
+static void report(struct writer *w, bool whole)
+{
+    const struct spool *sp = &w->p->spool;
+    uint64_t lost =
+        atomic_load(&sp->head->lost[LOST_ROWS]) + atomic_load(&sp->head->lost[LOST_DEVICE_ROWS]);
+    bool waits = !whole && sp->in_file && ring_used(sp);
+    if (lost || waits)
+        log_line("%.*s: %" PRIu64 " rows were not recorded%s",
+                 (int)(strlen(sp->path) - strlen("-spool")), sp->path, lost,
+                 waits ? "; others wait in the spool beside it" : "");
+}
+
+static void finish(struct writer *w)
+{
+    struct probe *p = w->p;
+    struct err err;
+    bool whole = drain(w);
+    pthread_mutex_lock(&p->quiet);
+    if (!whole && atomic_load(&p->failing))
+        state_losses(w);
+    if (whole || !p->spool.in_file)
+        whole = !write_lost(w, &err) &&
+                !store_run_end(w->f.store, "closed", clock_ns(CLOCK_REALTIME), &err);
+    report(w, whole);
+    store_close(w->f.store, whole);
+    if (whole)
+        spool_remove(&p->spool);
+    pthread_mutex_unlock(&p->quiet);
+}
+
+/* The files, the ring and the tables; 0, or -1 with the reason. */
+static int open_all(struct writer *w, struct err *err)
+{
+    struct probe *p = w->p;
+    const struct options *o = &p->options;
+    struct run_identity run;
+    identity_fill(&run);
+    p->recent = recent_new();
+    p->baseline = o->retain_rows ? baseline_new(o->retain_rows, o->topk) : NULL;
+    if (!p->recent || (o->retain_rows && !p->baseline))
+        return err_set(err, "out of memory for %d rows", o->retain_rows);
+    if (files_open(&w->f, o->db, (int)atomic_load(&p->generation) - 1, &run,
+                   record_slot_bytes(o->topk, o->topk), (size_t)o->spool_mb << 20, err))
+        return -1;
+    p->spool = w->f.spool;
+    return 0;
+}
+
+static void record_option(const char *name, const char *value, const char *source)
+{
+    facts_setting(&probe.facts, &probe.spool, name, value, source);
+}
+
+static void *writer_main(void *arg)
+{
+    struct writer *w = arg;
+    struct probe *p = w->p;
+    struct err err;
+    if (files_private())
+        log_keep();
+    else
+        p->shared_files = true;
+    pthread_mutex_lock(&p->quiet);
+    int rc = open_all(w, &err);
+    pthread_mutex_unlock(&p->quiet);
+    if (rc) {
+        log_line("not recording: %s", err.text);
+        atomic_store(&p->refused, true);
+    } else {
+        options_each(&p->options, record_option);
+        facts_catch_up(&p->facts, &p->spool);
+    }
+    int starting = STATE_STARTING;
+    atomic_compare_exchange_strong(&p->state, &starting, rc ? STATE_OFF : STATE_ON);
+    sem_post(&p->started);
+    while (!rc && !is_stopping(w))
+        if (!work(w))
+            sleep_until_woken(w);
+    if (!rc)
+        finish(w);
+    free(w);
+    return NULL;
+}
+
+int writer_start(struct probe *p)
+{
+    struct writer *w = calloc(1, sizeof *w);
+    pthread_attr_t attr;
+    sigset_t all, old;
+    if (!w)
+        return ENOMEM;
+    w->p = p;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = pthread_create(&p->writer, &attr, writer_main, w);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+    if (rc)
+        free(w);
+    return rc;
+}

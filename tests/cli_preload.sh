@@ -1,0 +1,134 @@
+#!/bin/sh
+# The preload leaves its host alone: symbols, libraries, output and exit status, through fork, exec,
+# _exit, threads and abort; and files that cannot be written.
+. "${abs_top_srcdir:?}/tests/testlib.sh"
+target=$abs_top_builddir/tests/target
+preload=$probe
+case $SANITIZE in
+*address*) preload="$(gcc -print-file-name=libasan.so) $probe" ;;
+*thread*) preload="$(gcc -print-file-name=libtsan.so) $probe" ;;
+esac
+cd "$tmp" || exit 99
+
+is "exactly two symbols are exported" \
+    "$(nm -D --defined-only "$probe" | awk '{ print $3 }' | sort | xargs)" \
+    "InitializeInjection probe_abi_v1"
+if [ "$SANITIZE" = no ]; then
+    is "libc and libm are all it needs" \
+        "$(readelf -d "$probe" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | sort | xargs)" \
+        "libc.so.6 libm.so.6"
+    is "it can neither end the host nor print to its stdout" \
+        "$(nm -D -u "$probe" | grep -cE ' (_?exit|_Exit|quick_exit|abort|__assert_fail|v?printf|puts|putchar)(@|$)')" 0
+else
+    skip "libc and libm are all it needs" "a sanitizer adds its own library"
+    skip "it can neither end the host nor print to its stdout" "a sanitizer adds its own library"
+fi
+
+# Run the target bare and with the probe, each in an empty folder; compare all that shows.
+sql() { sqlite3 -batch "$@"; }
+both() { # NAME EXPECTED-ROWS|any|busy MODE [N]
+    name=$1 rows=$2
+    shift 2
+    rm -rf bare with && mkdir bare with
+    # shellcheck disable=SC3045
+    (cd bare && ulimit -c 0 && "$target" "$@" >../bare.out 2>../bare.err; echo "exit $?" >>../bare.out)
+    # shellcheck disable=SC3045
+    (cd with && ulimit -c 0 && LD_PRELOAD=$preload "$target" "$@" >../with.out 2>../with.err
+        echo "exit $?" >>../with.out)
+    is "$name: same output and exit status" "$(cat with.out)" "$(cat bare.out)"
+    [ "$rows" != busy ] || sed -i '/rows were not recorded/d' with.err # more than a disk takes
+    is "$name: nothing on stderr" "$(cat with.err)" "$(cat bare.err)"
+    case $rows in any | busy) return ;; esac
+    is "$name: rows of each database" "$(for db in with/*.db; do
+        [ -f "$db" ] && sql "$db" "SELECT count(*) FROM logits WHERE emitted_token = top1"
+    done | sort -n | xargs)" "$rows"
+}
+both "a plain run" 100 rows
+is "a plain run leaves one file" "$(ls with)" run.db
+is "its owner alone may read it" "$(stat -c %a with/run.db)" 600
+is "its run is closed" "$(sql with/run.db 'SELECT state FROM runs')" closed
+is "every forward has its duration" \
+    "$(sql with/run.db 'SELECT count(duration_ns) FROM forwards')" 100
+both "no hook called" "" idle
+is "no hook called: no file" "$(ls with)" ""
+both "_exit" any _exit
+both "quick_exit" any quick_exit
+both "abort" any abort
+both "exec" 150 exec
+is "exec: the first image's run is recovered" \
+    "$(sql with/run.db 'SELECT state FROM runs ORDER BY run_id' | xargs)" "recovered closed"
+both "threads" 800 threads
+both "exit while threads record" busy exit_busy
+both "all descriptors closed by the host" 200 close_all
+both "the folder changed by the host" 200 chdir
+both "a child that calls no hook" 200 fork_idle
+case $SANITIZE in
+*thread*) skip "fork" "the sanitizer allows no threads in the child" ;;
+*)
+    both "fork" "50 200" fork
+    both "a daemon" any daemon
+    both "fork while threads record" busy fork_busy 20
+    is "every child has a database of its own" "$(find with -name 'run-*.db' | wc -l)" 10 ;;
+esac
+
+# Two processes at once, one name.
+mkdir two && cd two || exit 99
+(LD_PRELOAD=$preload "$target" daemon 3000 >/dev/null & LD_PRELOAD=$preload "$target" rows 3000 >/dev/null; wait)
+is "two processes at once: whole databases" \
+    "$(for db in *.db; do sql "$db" 'PRAGMA integrity_check'; done | sort -u)" ok
+cd .. || exit 99
+
+# Trouble: the host must not notice, the reason is told, what is lost is counted.
+trouble() { # NAME PATTERN LOST DB
+    rm -rf bare.out
+    "$target" rows >bare.out; echo "exit $?" >>bare.out
+    PROBE_DB=$4 LD_PRELOAD=$preload "$target" rows >with.out 2>with.err; echo "exit $?" >>with.out
+    is "$1: same output and exit status" "$(cat with.out)" "$(cat bare.out)"
+    ok "$1: the reason is told" grep -q "$2" with.err
+    ok "$1: what is lost is counted" grep -q "$3 rows were not recorded" with.err
+}
+echo "not a database, but longer than a header of one would be: $(seq 300)" >other.txt
+cp other.txt other.bak
+trouble "not a database" "file is not a database" 100 other.txt
+ok "not a database: the file is as it was" cmp other.txt other.bak
+sqlite3 foreign.db 'CREATE TABLE meta2(x)'
+cp foreign.db foreign.bak
+trouble "somebody else's database" "not a neartie database" 100 foreign.db
+ok "somebody else's database: the file is as it was" cmp foreign.db foreign.bak
+PROBE_DB=newer.db LD_PRELOAD=$preload "$target" rows >/dev/null
+sqlite3 newer.db "UPDATE meta SET value = '99' WHERE key = 'schema_version'"
+cp newer.db newer.bak
+trouble "a newer schema" "schema version 99, this program writes version 1" 100 newer.db
+ok "a newer schema: the file is as it was" cmp newer.db newer.bak
+trouble "no such folder" "No such file or directory" 100 missing/run.db
+trouble "a folder" "not a regular file" 100 bare
+is "nothing is left beside them" "$(find . -maxdepth 1 -name '*-spool')" ""
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+    user="setpriv --reuid=65534 --regid=65534 --clear-groups"
+    chmod 755 "$tmp" && mkdir -m 555 locked
+    $user "$target" rows >bare.out
+    LD_PRELOAD=$preload PROBE_DB=locked/run.db $user "$target" rows >with.out 2>with.err
+    is "a read-only folder: same output" "$(cat with.out)" "$(cat bare.out)"
+    ok "a read-only folder: the reason is told" grep -q "Permission denied" with.err
+else
+    skip "a read-only folder" "needs root and setpriv"
+fi
+
+PROBE_LOG=log.txt PROBE_DB=other.txt LD_PRELOAD=$preload "$target" rows >with.out 2>with.err
+is "PROBE_LOG: nothing on stderr" "$(cat with.err)" ""
+ok "PROBE_LOG: the reason is in the file" grep -q "not recording" log.txt
+PROBE_LOG=off PROBE_DB=other.txt LD_PRELOAD=$preload "$target" rows >with.out 2>with.err
+is "PROBE_LOG=off: nothing is told" "$(cat with.err)" ""
+PROBE_DB=other.txt LD_PRELOAD=$preload "$target" rows 2>&1 >with.out | true
+is "stderr is a closed pipe: same output" "$(cat with.out)" "$("$target" rows)"
+
+PROBE_TOPK=many PROBE_DB=k.db LD_PRELOAD=$preload "$target" rows >/dev/null 2>with.err
+ok "a bad setting is told" grep -q "PROBE_TOPK=many: not a number from 1 to 64; 20 is used" with.err
+PROBE_HELP=1 LD_PRELOAD=$preload "$target" idle >with.out 2>with.err
+ok "PROBE_HELP lists the settings" grep -q "PROBE_RETAIN_ROWS" with.err
+is "PROBE_HELP: the host's output is its own" "$(cat with.out)" idle
+
+# A limit on file sizes: no SIGXFSZ, no row, the host goes on.
+(ulimit -f 64; PROBE_DB=limit.db LD_PRELOAD=$preload "$target" rows >with.out 2>with.err; echo "exit $?" >>with.out)
+is "a limit on file sizes: same output and exit status" "$(cat with.out)" "$("$target" rows; echo "exit $?")"
+done_testing
