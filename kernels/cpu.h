@@ -8,31 +8,27 @@
 #include "kernels/kernels.h"
 #include "kernels/quant.h"
 
-#define FORM_PROTOTYPE_FAST(name) void cpu_##name##_fast(const struct op_args *a);
-#define FORM_PROTOTYPE_NONE(name)
-#define OP(id, name, inputs, invariance, fast, ...)                                                \
+#define OP(id, name, ...)                                                                          \
     void cpu_##name##_f32(const struct op_args *a);                                                \
     void cpu_##name##_f64(const struct op_args *a);                                                \
-    FORM_PROTOTYPE_##fast(name)
+    void cpu_##name##_fast(const struct op_args *a);                                               \
+    void cpu_##name##_portable(const struct op_args *a);                                           \
+    void cpu_##name##_avx2(const struct op_args *a);                                               \
+    void cpu_##name##_avx512(const struct op_args *a);
 #include "kernels/ops.def"
 #undef OP
 
 /* Starting threads costs microseconds: below this many elementary operations one does it all.
  * The choice never changes a result: every output element is computed by one thread. */
-#define WORTH_THREADS 20000
-#define PARALLEL_FOR(work) PRAGMA(omp parallel for schedule(static) if ((work) > WORTH_THREADS))
+extern int64_t cpu_worth_threads;
+#define PARALLEL_FOR(work)                                                                         \
+    PRAGMA(omp parallel for schedule(static) if ((work) > cpu_worth_threads))
 #define PRAGMA(text) _Pragma(#text)
 
-/* Elements col ... col+n-1 of a row as float: the row itself where it is float, else buf filled.
- * col is a multiple of the type's block, as is n unless it ends the row. */
-static inline const float *row_f32(int32_t type, const void *row, int32_t col, int32_t n,
-                                   float *buf)
+/* The bytes of a row from element col on, a multiple of the type's block. */
+static inline void *row_at(const struct quant_info *q, const void *row, int32_t col)
 {
-    if (type == QUANT_F32)
-        return (const float *)row + col;
-    const struct quant_info *q = quant_find((uint32_t)type);
-    q->to_float((const char *)row + (size_t)col / q->block_elems * q->block_bytes, buf, n);
-    return buf;
+    return (char *)row + (size_t)(col / q->block_elems) * (size_t)q->block_bytes;
 }
 
 /* Store n floats as elements of a cache row, at element col. */
@@ -52,7 +48,24 @@ static inline int32_t attention_split_begin(int32_t part, int32_t n_split, int32
     return (int32_t)((int64_t)part * n_keys / n_split);
 }
 
-/* Bytes for the rows of x rounded to 8 bits, as the fast matrix products use them. */
-size_t cpu_rounded_bytes(const struct tensor *x);
+static inline const int32_t *ints(const struct tensor *t)
+{
+    return t->data;
+}
+
+/* Rows of x rounded to 8 bits, as the fast matrix products use them: blocks of 32 with a scale of
+ * their own. Lives in op_args.scratch. */
+struct rounded {
+    int8_t *q;      /* (n_rows, n_cols) */
+    float *scale;   /* (n_rows, n_cols / 32): the largest magnitude / 127 */
+    int32_t *sum;   /* (n_rows, n_cols / 16): sums of q */
+    int32_t n_cols; /* a multiple of 32 */
+};
+
+/* Do the fast forms multiply this type in 8 bits? The others are multiplied as floats. */
+static inline bool type_is_rounded(int32_t type)
+{
+    return type == QUANT_Q8_0;
+}
 
 #endif

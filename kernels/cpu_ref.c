@@ -4,32 +4,23 @@
 #include "config.h"
 #include "kernels/cpu.h"
 
-#include <assert.h>
 #include <math.h>
 
 void row_store(int32_t type, void *row, int32_t col, int32_t n, const float *x)
 {
-    if (type == QUANT_F32) {
-        memcpy((float *)row + col, x, (size_t)n * sizeof *x);
-        return;
-    }
     const struct quant_info *q = quant_find((uint32_t)type);
-    q->from_float(x, (char *)row + (size_t)col / q->block_elems * q->block_bytes, n);
+    q->from_float(x, row_at(q, row, col), n);
 }
 
-static const int32_t *ints(const struct tensor *t)
-{
-    return t->data;
-}
-
-#define REAL       float
-#define FORM(name) cpu_##name##_f32
-#define EXP        expf
-#define LOG1P      log1pf
-#define SQRT       sqrtf
-#include "kernels/cpu_ref_rows.inc"
-#include "kernels/cpu_ref_matmul.inc"
-#include "kernels/cpu_ref_mixer.inc"
+#define REAL                        float
+#define FORM(name)                  cpu_##name##_f32
+#define EXP                         expf
+#define LOG1P                       log1pf
+#define SQRT                        sqrtf
+#define TO_FLOAT(type, row, out, n) quant_find((uint32_t)(type))->to_float(row, out, n)
+#include "kernels/cpu_rows.inc"
+#include "kernels/cpu_matmul_ref.inc"
+#include "kernels/cpu_mixer.inc"
 #undef REAL
 #undef FORM
 #undef EXP
@@ -41,6 +32,6 @@ static const int32_t *ints(const struct tensor *t)
 #define EXP        exp
 #define LOG1P      log1p
 #define SQRT       sqrt
-#include "kernels/cpu_ref_rows.inc"
-#include "kernels/cpu_ref_matmul.inc"
-#include "kernels/cpu_ref_mixer.inc"
+#include "kernels/cpu_rows.inc"
+#include "kernels/cpu_matmul_ref.inc"
+#include "kernels/cpu_mixer.inc"

@@ -32,7 +32,7 @@ enum op {
 enum op_form {
     FORM_F32,  /* reference: float accumulation in a fixed order */
     FORM_F64,  /* the same source, double accumulation */
-    FORM_FAST, /* vector instructions and 8-bit dot products; FORM_F32 where there is none */
+    FORM_FAST, /* vector instructions; 8-bit dot products where the matrix allows them */
     N_FORMS
 };
 
@@ -84,6 +84,13 @@ bool kernels_have_type(int32_t type);
 
 /* What FORM_FAST uses on this machine: "avx512-vnni", "avx2" or "portable". */
 const char *kernels_isa(void);
+
+/* Use another one, by name, from now on; false where this machine lacks it. For tests: no
+ * operator may be running. */
+bool kernels_set_isa(const char *name);
+
+/* Use threads for the smallest call, from now on. For tests. */
+void kernels_always_thread(void);
 
 /* A view of (n_mats, n_rows, n_cols) packed elements of a type. */
 struct tensor tensor_packed(void *data, int32_t type, int32_t n_mats, int32_t n_rows,

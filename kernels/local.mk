@@ -2,13 +2,20 @@
 # that the compiler may use vectors without changing the order of a sum.
 noinst_LIBRARIES += %D%/libkernels.a
 %C%_libkernels_a_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS) -ffp-contract=off -ftree-vectorize \
-	-fvect-cost-model=dynamic
+	-fvect-cost-model=dynamic -Wno-psabi
 %C%_libkernels_a_SOURCES = \
 	%D%/cpu.h \
+	%D%/cpu_avx2.c \
+	%D%/cpu_avx512.c \
+	%D%/cpu_fast.c \
+	%D%/cpu_fast.inc \
+	%D%/cpu_matmul_fast.inc \
+	%D%/cpu_matmul_ref.inc \
+	%D%/cpu_mixer.inc \
+	%D%/cpu_portable.c \
 	%D%/cpu_ref.c \
-	%D%/cpu_ref_matmul.inc \
-	%D%/cpu_ref_mixer.inc \
-	%D%/cpu_ref_rows.inc \
+	%D%/cpu_rows.inc \
+	%D%/cpu_vector.inc \
 	%D%/kernels.h \
 	%D%/ops.c \
 	%D%/ops.def \

@@ -1,4 +1,5 @@
-# Every test speaks TAP. C tests end in _t, shell tests in .sh.
+# Every test speaks TAP. C tests end in _t, shell tests in .sh. Threads that wait sleep: tests run
+# beside each other.
 TEST_EXTENSIONS = .sh
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 SH_LOG_DRIVER = $(LOG_DRIVER)
@@ -7,6 +8,7 @@ AM_TESTS_ENVIRONMENT = \
 	abs_top_srcdir='$(abs_top_srcdir)'; export abs_top_srcdir; \
 	abs_top_builddir='$(abs_top_builddir)'; export abs_top_builddir; \
 	SANITIZE='$(SANITIZE)'; export SANITIZE; \
+	OMP_WAIT_POLICY=passive; export OMP_WAIT_POLICY; \
 	ASAN_OPTIONS=$${ASAN_OPTIONS-detect_leaks=0}; export ASAN_OPTIONS; \
 	if test -z "$$NEARTIE_SHARED" && test -d '$(abs_top_srcdir)/../shared/models'; then \
 	  NEARTIE_SHARED='$(abs_top_srcdir)/../shared'; fi; export NEARTIE_SHARED;
@@ -53,3 +55,8 @@ check_PROGRAMS += %D%/sql_t
 check_PROGRAMS += %D%/forward_t
 %C%_forward_t_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 %C%_forward_t_LDADD = $(engine_libs)
+check_PROGRAMS += %D%/kernels_t
+%C%_kernels_t_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+%C%_kernels_t_LDADD = kernels/libkernels.a $(OPENMP_CFLAGS) -lm
+check_PROGRAMS += %D%/knobs_t
+%C%_knobs_t_LDADD = $(engine_libs)
