@@ -8,7 +8,7 @@ noinst_LIBRARIES += %D%/libshim.a
 %C%_libshim_a_CFLAGS = $(AM_CFLAGS) -fPIC -fvisibility=hidden -ffp-contract=off -Wno-psabi
 %C%_libshim_a_SOURCES = \
 	%D%/baseline.c %D%/baseline.h \
-	%D%/capture.c %D%/capture.h \
+	%D%/capture.c %D%/capture.h %D%/capture_cuda.h \
 	%D%/context_hash.c %D%/context_hash.h \
 	%D%/core.c %D%/core.h \
 	%D%/facts.c %D%/facts.h \
@@ -32,3 +32,13 @@ EXTRA_DIST += %D%/libprobe.map
 %C%_libprobe_so_LDFLAGS = $(AM_LDFLAGS) -shared -pthread -Wl,-soname,libprobe.so -Wl,-z,defs \
 	-Wl,-z,nodelete -Wl,-Bsymbolic -Wl,--exclude-libs,ALL \
 	-Wl,--version-script=$(srcdir)/%D%/libprobe.map
+
+# The device capture: kernels in a fat binary inside the library, for the driver to load.
+EXTRA_DIST += %D%/capture_cuda.cu
+if CUDA
+CLEANFILES += %D%/capture_cuda.fatbin
+%D%/capture_cuda.fatbin: %D%/capture_cuda.cu %D%/capture_cuda.h
+	$(AM_V_GEN)$(MKDIR_P) %D% && $(NVCC) -fatbin -O3 -I$(top_srcdir) $(NVCC_ARCH) $(NVCCFLAGS) -o $@ \
+	  $(srcdir)/%D%/capture_cuda.cu
+all-local: %D%/capture_cuda.fatbin
+endif
