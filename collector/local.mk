@@ -10,3 +10,29 @@ noinst_LIBRARIES += %D%/librule.a
 	%D%/floor.h \
 	%D%/pairs.c %D%/pairs.h %D%/pairs_int.h \
 	%D%/xalloc.h
+
+bin_PROGRAMS += %D%/neartie
+%C%_neartie_SOURCES = \
+	%D%/cmd.h \
+	%D%/cmd_flips.c \
+	%D%/cmd_gate.c \
+	%D%/cmd_inspect.c \
+	%D%/cmd_percentiles.c \
+	%D%/cmd_record.c \
+	%D%/cmd_report.c \
+	%D%/cmd_runs.c \
+	%D%/cmd_sql.c \
+	%D%/cmd_verdict.c \
+	%D%/db.c %D%/db.h \
+	%D%/launch.c %D%/launch.h \
+	%D%/main.c \
+	%D%/notes.c %D%/notes.h \
+	%D%/render.c %D%/render.h \
+	%D%/report.c %D%/report.h \
+	%D%/select.c %D%/select.h \
+	%D%/window.c %D%/window.h \
+	%D%/xalloc.h
+%C%_neartie_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS) $(ELF_CFLAGS) \
+	-DLIBDIR='"$(libdir)"' -DBINDIR='"$(bindir)"'
+%C%_neartie_LDADD = %D%/libseed.a %D%/librule.a sql/libsql.a $(SQLITE_LIBS) $(ELF_LIBS) -lm
+dist_man_MANS += %D%/neartie.1

@@ -48,7 +48,7 @@ static struct top2 top2_of(const float *row, int32_t n_vocab)
     for (int32_t id = 0; id < n_vocab; id++) {
         if (isnan(row[id]) || row[id] == INFINITY)
             top.bad = true;
-        if (isnan(row[id]))
+        if (isnan(row[id]) || row[id] == -INFINITY)
             continue;
         if (top.id1 < 0 || row[id] > row[top.id1]) {
             top.id2 = top.id1;
@@ -193,21 +193,34 @@ static void margin_names(const struct seed_names *names, char a[16], char b[16])
     snprintf(b, 16, "margin_%c", same ? 'b' : names->b[0]);
 }
 
+/* Long names of arms widen their columns. */
+static int id_width(const char *name)
+{
+    int width = (int)strlen(name) + 5;
+    return width < 13 ? 13 : width;
+}
+
+static int id_pad(const char *name, int width)
+{
+    return width + 1 - (int)strlen(name) - 5;
+}
+
 void seed_print_rows(FILE *out, const struct seed_names *names, const struct seed_row *rows, int n)
 {
-    char margin_a[16], margin_b[16], head[4][32];
+    char margin_a[16], margin_b[16], delta[32];
+    int wa = id_width(names->a), wb = id_width(names->b);
     margin_names(names, margin_a, margin_b);
-    for (int i = 0; i < 4; i++)
-        snprintf(head[i], sizeof head[i], "%.20s_top%d", i < 2 ? names->a : names->b, i % 2 + 1);
-    fprintf(out, "%-8s %-13s %-13s %-10s %-13s %-13s %-10s %-10s %s\n", "pos", head[0], head[1],
-            margin_a, head[2], head[3], margin_b, "delta@ids", "agree");
+    fprintf(out, "%-8s %s_top1%*s%s_top2%*s%-10s ", "pos", names->a, id_pad(names->a, wa), "",
+            names->a, id_pad(names->a, wa), "", margin_a);
+    fprintf(out, "%s_top1%*s%s_top2%*s%-10s %-10s %s\n", names->b, id_pad(names->b, wb), "",
+            names->b, id_pad(names->b, wb), "", margin_b, "delta@ids", "agree");
     for (int i = 0; i < n; i++) {
         const struct seed_row *row = rows + i;
-        fprintf(out, "%-8lld %-13d %-13d %-10.4f %-13d %-13d %-10.4f ", (long long)row->pos,
-                row->a1, row->a2, row->margin_a, row->b1, row->b2, row->margin_b);
-        char delta[32];
         snprintf(delta, sizeof delta, "%s%.4f", row->bounded ? ">=" : "", row->delta);
-        fprintf(out, "%-10s %s\n", delta, row->a1 == row->b1 ? "yes" : "NO <-- FLIP");
+        fprintf(out, "%-8lld %-*d %-*d %-10.4f ", (long long)row->pos, wa, row->a1, wa, row->a2,
+                row->margin_a);
+        fprintf(out, "%-*d %-*d %-10.4f %-10s %s\n", wb, row->b1, wb, row->b2, row->margin_b, delta,
+                row->a1 == row->b1 ? "yes" : "NO <-- FLIP");
     }
 }
 

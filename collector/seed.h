@@ -67,7 +67,7 @@ struct seed_names {
     const char *a, *b;
 };
 
-/* Fill a row from two whole logits rows (n_vocab). NaN never wins a place in the top 2. */
+/* Fill a row from two whole logits rows (n_vocab). NaN and -inf have no place in the top 2. */
 void seed_row_set(struct seed_row *row, int64_t pos, const float *a, const float *b,
                   int32_t n_vocab);
 

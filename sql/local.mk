@@ -5,13 +5,19 @@ sql_files = \
 	%D%/views.sql \
 	%D%/indexes.sql \
 	%D%/q_agreement.sql \
+	%D%/q_arm_list.sql \
+	%D%/q_arm_margins.sql \
+	%D%/q_arm_named.sql \
+	%D%/q_arm_pairs.sql \
 	%D%/q_arms.sql \
+	%D%/q_comparable.sql \
 	%D%/q_flips.sql \
 	%D%/q_gaps.sql \
 	%D%/q_kernel_diff.sql \
 	%D%/q_kernels.sql \
 	%D%/q_pair_ids.sql \
-	%D%/q_percentiles.sql \
+	%D%/q_row.sql \
+	%D%/q_run.sql \
 	%D%/q_runs.sql \
 	%D%/q_sequences.sql \
 	%D%/q_setting_diff.sql \

@@ -17,7 +17,9 @@ noinst_HEADERS += %D%/gguf_buf.h %D%/tap.h
 EXTRA_DIST += %D%/testlib.sh %D%/gpu_capture.py $(sh_tests)
 
 sh_tests = \
+	%D%/cli_neartie.sh \
 	%D%/cli_preload.sh \
+	%D%/cli_record.sh \
 	%D%/includes.sh \
 	%D%/style.sh
 

@@ -90,6 +90,7 @@ static void test_logits(void)
 static void test_nonfinite(void)
 {
     static const float a[3] = {NAN, 1, 0}, all[3] = {NAN, NAN, NAN}, inf[3] = {0, INFINITY, 1};
+    static const float masked[3] = {-INFINITY, 2, -INFINITY};
     struct seed_row row;
     struct seed_summary sum;
     seed_row_set(&row, 0, a, a, 3);
@@ -100,6 +101,8 @@ static void test_nonfinite(void)
     ok(row.a1 == -1 && row.a2 == -1 && isnan(row.margin_a) && row.delta == 0, "all NaN: no id");
     ok(!seed_summarize(&row, 1, &sum, NULL) && sum.cls == SEED_STABLE && sum.n_bad == 1,
        "the seed's rule calls all NaN on both sides STABLE; the note says otherwise");
+    seed_row_set(&row, 0, masked, masked, 3);
+    ok(row.a1 == 1 && row.a2 == -1 && !row.bad && row.delta == 0, "a masked id is no runner-up");
     seed_row_set(&row, 0, a + 1, a + 1, 1);
     ok(row.a1 == 0 && row.a2 == -1 && isnan(row.margin_a), "a vocabulary of one");
 }

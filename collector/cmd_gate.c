@@ -1,0 +1,135 @@
+#include "config.h"
+
+#include "collector/cmd.h"
+#include "collector/launch.h"
+#include "collector/report.h"
+#include "collector/xalloc.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum { KEY_PREFILL = 0x200, KEY_WINDOW, MAX_ARGS = 16 };
+
+struct options {
+    const char *db, *model, *prompt;
+    char *window, *prefill; /* passed on as they are */
+    enum render_format format;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &o->format;
+        return 0;
+    case 'o':
+        o->db = arg;
+        return 0;
+    case KEY_WINDOW:
+        o->window = arg;
+        return 0;
+    case KEY_PREFILL:
+        o->prefill = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (state->arg_num > 1)
+            argp_error(state, "%s: more than a model and a prompt", arg);
+        *(state->arg_num ? &o->prompt : &o->model) = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (state->arg_num < 2)
+            argp_error(state, "which model and which prompt?");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option options_table[] = {
+    {"output", 'o', "FILE", 0,
+     "database to record into (default run.db); one that exists gets another run", 0},
+    {"window", KEY_WINDOW, "N", 0, "positions, the last N of the prompt (default 24)", 0},
+    {"prefill", KEY_PREFILL, "HOW", 0,
+     "truncated: one forward for every position; single: one forward for all", 0},
+    {0},
+};
+
+static const struct argp_child children[] = {{&render_argp, 0, NULL, 0}, {0}};
+
+static const struct argp argp = {
+    options_table,
+    parse,
+    "MODEL PROMPT-FILE",
+    "Run a prompt through neartie-engine twice, prefilled in one go and decoded token by token, "
+    "record "
+    "both, and print the report with the verdict.\vExit status: 0 no defect, 3 a defect class, 4 "
+    "nothing to compare, 1 failed, 2 wrong usage.",
+    children,
+    NULL,
+    NULL,
+};
+
+static int run_engine(const struct options *o, struct err *err)
+{
+    char *argv[MAX_ARGS];
+    int n = 0, status;
+    char *engine = launch_find_engine(err);
+    if (!engine)
+        return -1;
+    argv[n++] = engine;
+    argv[n++] = "gate";
+    if (o->window) {
+        argv[n++] = "--window";
+        argv[n++] = o->window;
+    }
+    if (o->prefill) {
+        argv[n++] = "--prefill";
+        argv[n++] = o->prefill;
+    }
+    argv[n++] = "--";
+    argv[n++] = (char *)o->model;
+    argv[n++] = (char *)o->prompt;
+    argv[n] = NULL;
+    struct launch launch = {.db = o->db, .quiet = true, .argv = argv};
+    int rc = launch_run(&launch, true, &status, err);
+    if (!rc && status)
+        rc = err_set(err, "neartie-engine gate: exit status %d", status);
+    free(engine);
+    return rc;
+}
+
+static int print_report(const struct options *o, bool *defect, struct err *err)
+{
+    struct select_options any = {.window = o->window ? atoi(o->window) : 0};
+    struct selection sel;
+    struct window window = {0};
+    struct db *db = NULL;
+    int rc = db_open(&db, o->db, err);
+    if (!rc)
+        rc = select_resolve(db, &any, &sel, err);
+    if (!rc)
+        rc = window_load(db, &sel, &window, err);
+    if (!rc)
+        rc = report_print(stdout, o->format, db, &sel, &window, err);
+    *defect = !rc && seed_is_defect(window.summary.cls);
+    window_free(&window);
+    db_close(db);
+    return rc;
+}
+
+int cmd_gate(int argc, char **argv)
+{
+    struct options o = {.db = "run.db"};
+    struct err err;
+    bool defect = false;
+    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    int rc = run_engine(&o, &err);
+    if (!rc)
+        rc = print_report(&o, &defect, &err);
+    if (rc)
+        cmd_fail(&err);
+    if (rc)
+        return rc < 0 ? CMD_ERROR : CMD_NOT_COMPARABLE;
+    return defect ? CMD_DEFECT : CMD_OK;
+}

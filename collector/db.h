@@ -1,0 +1,52 @@
+/* A recorded database, opened for reading. The views are this program's own, laid over the file's
+ * as temporary ones: what a file says about itself is data, never a query. Queries are sql/q_*.sql
+ * by name; parameters are bound and columns read by name. */
+#ifndef NEARTIE_COLLECTOR_DB_H
+#define NEARTIE_COLLECTOR_DB_H
+
+#include "err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct db;
+struct query;
+
+/* Open the database at path; fold in what a dead process left beside it, and make the indexes,
+ * where the file can be written. Refuses, in one line, what is no neartie database or has a newer
+ * schema. */
+int db_open(struct db **out, const char *path, struct err *err);
+void db_close(struct db *db);
+
+const char *db_path(const struct db *db);
+
+/* Prepare sql/q_NAME.sql; or any one statement that only reads: *tail is what follows it, and *out
+ * is NULL where there was only space or comment. */
+int db_query(struct db *db, struct query **out, const char *name, struct err *err);
+int db_statement(struct db *db, struct query **out, const char *sql, const char **tail,
+                 struct err *err);
+
+/* Bind a parameter, for instance ":arm_a"; one that is not bound is NULL. The text is copied. */
+void query_bind_int(struct query *query, const char *name, int64_t value);
+void query_bind_text(struct query *query, const char *name, const char *value);
+
+/* Take the next row: 1, 0 after the last, -1 failed. */
+int query_step(struct query *query, struct err *err);
+void query_free(struct query *query);
+
+/* The columns of the row, by number; the text is borrowed until the next step. */
+enum query_type { QUERY_NULL, QUERY_INT, QUERY_REAL, QUERY_TEXT };
+int query_n_columns(const struct query *query);
+const char *query_column_name(const struct query *query, int i);
+enum query_type query_column_type(const struct query *query, int i);
+int64_t query_column_int(const struct query *query, int i);
+double query_column_real(const struct query *query, int i);
+const char *query_column_text(const struct query *query, int i, int *n_bytes);
+
+/* The same by name, which must be one of the query's. NULL reads as 0, NAN and NULL. */
+bool query_is_null(const struct query *query, const char *name);
+int64_t query_int(const struct query *query, const char *name);
+double query_real(const struct query *query, const char *name);
+const char *query_text(const struct query *query, const char *name);
+
+#endif

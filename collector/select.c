@@ -1,0 +1,199 @@
+#include "config.h"
+
+#include "collector/select.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WINDOW_DEFAULT = 24, KEY_A = 0x100, KEY_B, KEY_SEQ, KEY_WINDOW };
+
+static const struct argp_option options_table[] = {
+    {"a", KEY_A, "ARM", 0, "arm A: its number, its label, or RUN:LABEL", 2},
+    {"b", KEY_B, "ARM", 0, "arm B", 2},
+    {"seq", KEY_SEQ, "ID", 0, "sequence, its seq_id in the file (default: the last)", 2},
+    {"window", KEY_WINDOW, "N", 0, "positions, the last N of the sequence (default 24), or all", 2},
+    {0},
+};
+
+static int64_t parse_number(struct argp_state *state, const char *option, const char *arg,
+                            int64_t max)
+{
+    char *end;
+    errno = 0;
+    long long value = strtoll(arg, &end, 10);
+    if (errno || end == arg || *end || value < 1 || value > max)
+        argp_error(state, "%s %s: not a number from 1 to %lld", option, arg, (long long)max);
+    return value;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct select_options *o = state->input;
+    switch (key) {
+    case KEY_A:
+        o->a = arg;
+        return 0;
+    case KEY_B:
+        o->b = arg;
+        return 0;
+    case KEY_SEQ:
+        o->seq_id = parse_number(state, "--seq", arg, INT64_MAX);
+        return 0;
+    case KEY_WINDOW:
+        o->window = strcmp(arg, "all") ? (int)parse_number(state, "--window", arg, INT_MAX) : -1;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp select_argp = {options_table, parse, NULL, NULL, NULL, NULL, NULL};
+
+int64_t select_view_a(const struct selection *sel)
+{
+    return sel->swapped ? sel->b.arm_id : sel->a.arm_id;
+}
+
+int64_t select_view_b(const struct selection *sel)
+{
+    return sel->swapped ? sel->a.arm_id : sel->b.arm_id;
+}
+
+void select_read_arm(const struct query *query, struct arm *out)
+{
+    const char *label = query_text(query, "arm"), *phase = query_text(query, "phase");
+    out->arm_id = query_int(query, "arm_id");
+    out->run_id = query_int(query, "run");
+    snprintf(out->label, sizeof out->label, "%s", label ? label : "");
+    snprintf(out->phase, sizeof out->phase, "%s", phase ? phase : "");
+}
+
+int select_arm(struct db *db, const char *name, struct arm *out, struct err *err)
+{
+    struct query *query;
+    char *colon;
+    if (db_query(db, &query, "arm_named", err))
+        return -1;
+    long long run = strtoll(name, &colon, 10);
+    if (colon != name && *colon == ':') {
+        query_bind_int(query, ":run_id", run);
+        query_bind_text(query, ":name", colon + 1);
+    } else {
+        query_bind_text(query, ":name", name);
+    }
+    int rc = query_step(query, err);
+    if (rc > 0)
+        select_read_arm(query, out);
+    query_free(query);
+    if (rc == 0)
+        err_set(err, "%s: no arm is named %s", db_path(db), name);
+    return rc > 0 ? 0 : -1;
+}
+
+static int arm_by_id(struct db *db, int64_t arm_id, struct arm *out, struct err *err)
+{
+    char name[32];
+    snprintf(name, sizeof name, "%lld", (long long)arm_id);
+    return select_arm(db, name, out, err);
+}
+
+static int is_comparable(struct db *db, int64_t a, int64_t b, struct err *err)
+{
+    struct query *query;
+    if (db_query(db, &query, "comparable", err))
+        return -1;
+    query_bind_int(query, ":arm_a", a < b ? a : b);
+    query_bind_int(query, ":arm_b", a < b ? b : a);
+    int rc = query_step(query, err);
+    if (rc > 0)
+        rc = (int)query_int(query, "comparable");
+    query_free(query);
+    return rc;
+}
+
+/* The other end of a pair, or neither, was given: take the first pair that has something. */
+static int find_pair(struct db *db, int64_t a, int64_t b, struct selection *out, struct err *err)
+{
+    struct query *query;
+    int rc, found = 0;
+    int64_t id_a = 0, id_b = 0;
+    if (db_query(db, &query, "arm_pairs", err))
+        return -1;
+    while (!found && (rc = query_step(query, err)) > 0) {
+        id_a = query_int(query, "arm_a");
+        id_b = query_int(query, "arm_b");
+        if ((a && a != id_a && a != id_b) || (b && b != id_a && b != id_b))
+            continue;
+        found = is_comparable(db, id_a, id_b, err);
+    }
+    query_free(query);
+    if (found < 0 || (!found && rc < 0))
+        return -1;
+    if (!found) {
+        err_set(err, "%s: no two arms have a position of the same context", db_path(db));
+        return 1;
+    }
+    if (a == id_b || b == id_a) {
+        int64_t swap = id_a;
+        id_a = id_b;
+        id_b = swap;
+    }
+    return arm_by_id(db, id_a, &out->a, err) || arm_by_id(db, id_b, &out->b, err) ? -1 : 0;
+}
+
+static int find_arms(struct db *db, const struct select_options *options, struct selection *out,
+                     struct err *err)
+{
+    int rc;
+    if (options->a && select_arm(db, options->a, &out->a, err))
+        return -1;
+    if (options->b && select_arm(db, options->b, &out->b, err))
+        return -1;
+    if (!options->a || !options->b)
+        return find_pair(db, out->a.arm_id, out->b.arm_id, out, err);
+    if (out->a.arm_id == out->b.arm_id)
+        return err_set(err, "%s: --a and --b name the same arm, %s", db_path(db), out->a.label);
+    rc = is_comparable(db, out->a.arm_id, out->b.arm_id, err);
+    if (rc)
+        return rc < 0 ? -1 : 0;
+    err_set(err, "%s: arms %s and %s have no position of the same context", db_path(db),
+            out->a.label, out->b.label);
+    return 1;
+}
+
+static int find_sequence(struct db *db, int64_t wanted, struct selection *out, struct err *err)
+{
+    struct query *query;
+    int rc;
+    if (db_query(db, &query, "sequences", err))
+        return -1;
+    query_bind_int(query, ":arm_a", select_view_a(out));
+    query_bind_int(query, ":arm_b", select_view_b(out));
+    while ((rc = query_step(query, err)) > 0) {
+        out->n_seqs++;
+        if (wanted && wanted != query_int(query, "seq_id"))
+            continue;
+        out->seq_id = query_int(query, "seq_id");
+        out->seq = query_int(query, "seq");
+        out->n = query_int(query, "n");
+    }
+    query_free(query);
+    if (rc == 0 && !out->seq_id)
+        return err_set(err, "%s: arms %s and %s have nothing in common in sequence %lld",
+                       db_path(db), out->a.label, out->b.label, (long long)wanted);
+    return rc;
+}
+
+int select_resolve(struct db *db, const struct select_options *options, struct selection *out,
+                   struct err *err)
+{
+    *out = (struct selection){.window = options->window ? options->window : WINDOW_DEFAULT};
+    int rc = find_arms(db, options, out, err);
+    if (rc)
+        return rc;
+    out->swapped = out->a.arm_id > out->b.arm_id;
+    return find_sequence(db, options->seq_id, out, err);
+}

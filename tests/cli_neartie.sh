@@ -1,0 +1,208 @@
+#!/bin/sh
+# The command line of neartie on a golden record: what every command prints, exit statuses, and one
+# clear line for whatever is wrong.
+. "${abs_top_srcdir:?}/tests/testlib.sh"
+
+golden=$tmp/golden.db
+cat "$abs_top_srcdir/sql/schema.sql" "$abs_top_srcdir/sql/views.sql" "$data/golden.sql" |
+    sqlite3 "$golden" || exit 99
+
+# The figures of a failed command: its exit status and its one line on stderr.
+failure() { # COMMAND...
+    run "$@"
+    printf '%s %s' "$status" "$(sed "s|$tmp/||g" "$tmp/err")"
+}
+
+# --- help and usage ---
+run "$neartie" --version
+is "version" "$status $(cat "$tmp/out")" "0 neartie 0.1.0"
+run "$neartie" --help
+commands=$(sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$tmp/out")
+is "help lists the commands" "$(echo "$commands" | tr '\n' ' ')" \
+    "record gate report verdict percentiles flips runs inspect sql "
+for command in $commands; do
+    run "$neartie" "$command" --help
+    is "$command --help" "$status $(head -1 "$tmp/out" | cut -d' ' -f1-3)" \
+        "0 Usage: neartie $command"
+    run "$neartie" "$command"
+    is "$command without arguments is wrong usage" "$status" 2
+    run "$neartie" "$command" --no-such-option x y
+    is "$command refuses an unknown option" "$status" 2
+done
+run "$neartie"
+is "no command is wrong usage" "$status" 2
+run "$neartie" nonsense
+is "an unknown command is wrong usage" "$status $(head -1 "$tmp/err")" \
+    "2 neartie: nonsense: no such command"
+
+# --- report and verdict ---
+run "$neartie" report "$golden" --a 1:prefill --b 1:decode
+is "report: every position, the figures and the verdict" "$status
+$(cat "$tmp/out")" "0
+run     1, 2001-09-09 01:46:40 UTC, 2.5 s
+engine  engine 1
+model   golden.gguf
+arms    prefill (A) against decode (B)
+rows    sequence 0, the last 6 of 6 comparable positions
+
+pos      prefill_top1  prefill_top2  margin_p   decode_top1   decode_top2   margin_d   delta@ids  agree
+0        1             2             1.0000     1             2             1.2500     0.2500     yes
+1        4             5             0.2500     5             4             0.2500     0.5000     NO <-- FLIP
+2        1             2             0.0000     1             2             0.5000     0.5000     yes
+3        6             7             0.5000     2             6             0.2500     >=1.5000   NO <-- FLIP
+4        1             2             0.5000     1             2             0.5000     0.0000     yes
+5        3             4             0.5000     3             4             0.6250     0.1250     yes
+
+gate: prefill argmax 3, decode argmax 3, largest |difference| 0.1250 over 3 ids: MATCH
+margins of decode (6 positions): min 0.2500  p10 0.2500  p50 0.5000  p90 1.2500  max 1.2500
+margins of prefill: min 0.0000  p50 0.5000  max 1.0000
+decision position 5: prefill_top1=3 decode_top1=3 margin_p=0.5000 margin_d=0.6250 delta@ids=0.1250
+  its margin is above 4/6 of decode's margins (rank 5 of 6)
+  a flip is possible if delta > smaller margin: 0.1250 > 0.5000 = false
+agreement: 4/6 (2 flips)
+note: NaN or +inf at 1 of 6 positions, which this rule does not look at
+note: delta is a lower bound at 1 of 6 positions
+verdict (rule seed): SYSTEMATIC - two flips or more
+not recorded in run 1: rows_dropped, 3"
+run "$neartie" report "$golden" --a 1:prefill --b 1:decode --window 1 --format csv
+is "report: csv has the positions" "$(cat "$tmp/out")" \
+    "pos,top1_a,top2_a,margin_a,top1_b,top2_b,margin_b,delta,bounded,bad,agree
+5,3,4,0.5,3,4,0.625,0.125,0,0,1"
+run "$neartie" report "$golden" --format json
+ok "report: json is valid" python3 -m json.tool "$tmp/out"
+run "$neartie" report "$golden"
+is "report: the latest run comes first" "$(grep ^arms "$tmp/out")" \
+    "arms    decode (A) against verify (B)"
+run "$neartie" report "$golden" --a 3 --b 1
+is "report: arms in either order" "$(sed -n 's/^decision[^:]*: //p' "$tmp/out")" \
+    "2:decode_top1=1 1:prefill_top1=1 margin_2=1.2500 margin_1=1.0000 delta@ids=0.2500"
+run "$neartie" report "$golden" --a 3 --b 1 --seq 2
+is "report: a sequence can be chosen" "$(sed -n 's/^agreement: //p' "$tmp/out")" "1/2 (1 flip)"
+
+run "$neartie" verdict "$golden" --a 1 --b 2
+is "verdict: a defect class" "$status $(tail -1 "$tmp/out")" \
+    "3 verdict (rule seed): SYSTEMATIC - two flips or more"
+run "$neartie" verdict --rule seed "$golden" --a 2 --b 3 --seq 2
+is "verdict: no defect" "$status $(tail -1 "$tmp/out")" \
+    "0 verdict (rule seed): STABLE - no flip, and the difference is below the decision margin"
+run "$neartie" verdict "$golden" --a 1 --b 2 --format json
+ok "verdict: json is valid" python3 -c "
+import json, sys
+v = json.load(open('$tmp/out'))[0]
+assert v['class'] == 'SYSTEMATIC' and v['defect'] == 1 and v['rank'] == 5, v"
+sqlite3 "$golden" ".backup '$tmp/alone.db'"
+sqlite3 "$tmp/alone.db" "UPDATE logits SET context_hash = NULL"
+is "verdict: nothing to compare" "$(failure "$neartie" verdict "$tmp/alone.db")" \
+    "4 neartie: alone.db: no two arms have a position of the same context"
+is "verdict: these two arms have nothing in common" \
+    "$(failure "$neartie" verdict "$tmp/alone.db" --a 1 --b 2)" \
+    "4 neartie: alone.db: arms prefill and decode have no position of the same context"
+is "verdict: an unknown rule" "$(failure "$neartie" verdict --rule x "$golden" | head -1)" \
+    "2 neartie verdict: --rule x: there is only the rule seed"
+is "an unknown arm" "$(failure "$neartie" report "$golden" --a nobody)" \
+    "1 neartie: golden.db: no arm is named nobody"
+is "the same arm twice" "$(failure "$neartie" report "$golden" --a 1 --b 1)" \
+    "1 neartie: golden.db: --a and --b name the same arm, prefill"
+for window in 0 -1 x 1x ''; do
+    run "$neartie" report "$golden" --window="$window"
+    is "window '$window' is wrong usage" "$status" 2
+done
+
+# --- the other reports ---
+run "$neartie" flips "$golden" --a 2 --b 1 --format csv
+is "flips" "$(cat "$tmp/out")" \
+    "run_a,arm_a,run_b,arm_b,seq_id,pos,top1_a,text_a,margin_a,top1_b,text_b,margin_b,contrast,delta,bounded,row_a,row_b
+1,prefill,1,decode,1,1,4,<b>,0.25,5, cat,0.25,0.5,0.5,0,2,8
+1,prefill,1,decode,1,3,6, sat,0.5,2, a,0.25,1.25,1.5,1,4,10"
+run "$neartie" flips "$golden"
+is "flips of all arms" "$(wc -l <"$tmp/out")" 7
+run "$neartie" runs "$golden" --format csv
+is "runs" "$(sed "s|$tmp/||" "$tmp/out")" \
+    "file,run,state,started_utc,seconds,engine,model,n_arms,n_forwards,n_rows,n_lost
+golden.db,1,closed,2001-09-09 01:46:40,2.5,engine 1,golden.gguf,2,7,12,3
+golden.db,2,recovered,2001-09-09 01:46:50,,engine 1,golden.gguf,2,4,5,0"
+run "$neartie" percentiles "$golden" --arm 1 --percentiles 0,10,50,99.99,100
+is "percentiles: nearest rank, a recorded position" "$(cat "$tmp/out")" \
+    "run  arm      percentile  margin  seq_id  pos  row_id  n
+  1  prefill           0  0.0000       1    2       3  6
+  1  prefill          10  0.0000       1    2       3  6
+  1  prefill          50  0.5000       1    3       4  6
+  1  prefill     99.9900  1.0000       1    0       1  6
+  1  prefill         100  1.0000       1    0       1  6"
+run "$neartie" percentiles "$golden" --arm 1 -p 10,90 --method interpolated --format csv
+is "percentiles: interpolated" "$(tail -2 "$tmp/out")" "1,prefill,10,0.125,,,,6
+1,prefill,90,0.75,,,,6"
+run "$neartie" percentiles "$golden" --arm 1 -p 10,50 --method seed --format csv
+is "percentiles: the seed's index" "$(tail -2 "$tmp/out")" "1,prefill,10,0.25,1,1,2,6
+1,prefill,50,0.5,1,4,5,6"
+run "$neartie" percentiles "$golden" -p 101
+is "percentiles: out of range" "$status" 2
+
+# --- sql ---
+run "$neartie" sql "$golden" "SELECT count(*) AS n FROM flips; SELECT 2.5 AS x, NULL AS y"
+is "sql: two statements" "$(cat "$tmp/out")" "n
+6
+  x  y
+2.5  "
+echo "SELECT text FROM vocab WHERE token IN (3, 7);" | "$neartie" sql "$golden" >"$tmp/out"
+is "sql: nothing reaches the terminal as it is" "$(cat "$tmp/out")" 'text
+\x1b[2J
+\xff'
+for statement in "DELETE FROM runs" "CREATE TABLE t(x)" "VACUUM INTO '$tmp/copy.db'" \
+    "ATTACH '$tmp/new.db' AS n; CREATE TABLE n.t(x)" "PRAGMA user_version = 7" \
+    "SELECT load_extension('x')"; do
+    run "$neartie" sql "$golden" "$statement"
+    is "sql refuses: $(echo "$statement" | sed "s|$tmp/||g")" "$status" 1
+done
+ok "sql wrote nothing" test ! -e "$tmp/copy.db" -a ! -e "$tmp/new.db"
+is "sql: an error names the file" "$(failure "$neartie" sql "$golden" "SELECT nosuch FROM runs")" \
+    "1 neartie: golden.db: no such column: nosuch"
+run "$neartie" sql "$golden" "SELECT text FROM vocab WHERE token = 7" --format json
+is "sql: json of bytes that are no text" "$(tr -d '\n' <"$tmp/out")" '[ {"text": "\ufffd"}]'
+
+# --- files that are no record ---
+: >"$tmp/empty.db"
+head -c 5000 /dev/urandom >"$tmp/random.db"
+sqlite3 "$tmp/other.db" "CREATE TABLE t(x)"
+sqlite3 "$golden" ".backup '$tmp/newer.db'"
+sqlite3 "$tmp/newer.db" "UPDATE meta SET value = '99' WHERE key = 'schema_version'"
+head -c 8192 "$golden" >"$tmp/cut.db"
+for command in report verdict flips runs percentiles; do
+    is "$command: missing" "$(failure "$neartie" $command "$tmp/missing.db")" \
+        "1 neartie: missing.db: No such file or directory"
+    is "$command: empty" "$(failure "$neartie" $command "$tmp/empty.db")" \
+        "1 neartie: empty.db: an empty file, not a neartie database"
+    is "$command: random bytes" "$(failure "$neartie" $command "$tmp/random.db")" \
+        "1 neartie: random.db: not an SQLite database"
+    is "$command: a folder" "$(failure "$neartie" $command "$tmp")" \
+        "1 neartie: $tmp: is a directory"
+    is "$command: another database" "$(failure "$neartie" $command "$tmp/other.db")" \
+        "1 neartie: other.db: an SQLite database, but not one of neartie: no schema_version"
+    is "$command: a newer schema" "$(failure "$neartie" $command "$tmp/newer.db")" \
+        "1 neartie: newer.db: schema version 99, this neartie reads versions up to 1"
+    run "$neartie" $command "$tmp/cut.db"
+    is "$command: cut short" "$status $(wc -l <"$tmp/err")" "1 1"
+done
+ok "nothing was left behind" test ! -e "$tmp/missing.db" -a ! -s "$tmp/empty.db"
+
+# --- a file that only can be read, and one with views that lie ---
+sqlite3 "$golden" ".backup '$tmp/lies.db'"
+sqlite3 "$tmp/lies.db" "DROP VIEW flips; CREATE VIEW flips AS SELECT 'a lie' AS pos;
+    DROP VIEW pairs; DROP VIEW matches"
+run "$neartie" flips "$tmp/lies.db"
+is "the file's own views are not trusted" "$(wc -l <"$tmp/out")" 7
+sqlite3 "$golden" "PRAGMA journal_mode = WAL" >"$tmp/out"
+mkdir "$tmp/locked"
+cp "$golden" "$tmp/locked/wal.db"
+chmod -R a-w "$tmp/locked"
+run "$neartie" runs "$tmp/locked/wal.db" --format csv
+is "a write-ahead database in a folder that cannot be written" "$status $(wc -l <"$tmp/out")" "0 3"
+chmod -R u+w "$tmp/locked"
+
+# --- inspect ---
+is "inspect: no program" "$(failure "$neartie" inspect "$data/prompt.txt")" \
+    "1 neartie: $data/prompt.txt: not an ELF file"
+run "$neartie" inspect "$neartie"
+is "inspect: a program without hooks" "$status $(sed 's/.*, no hook/no hook/' "$tmp/out")" \
+    "0 no hook of neartie: it was built without, and a probe sees no logits of it"
+done_testing

@@ -1,0 +1,38 @@
+#!/bin/sh
+# neartie record: the program under it keeps its output, exit status and signals.
+. "${abs_top_srcdir:?}/tests/testlib.sh"
+cd "$tmp" || exit 99
+# shellcheck disable=SC2016
+show_both='echo "$PROBE_DB"; echo "$LD_PRELOAD" | sed "s|.*/||"' show_cuda='echo "$CUDA_INJECTION64_PATH"'
+
+run "$neartie" record -- sh -c 'echo out; echo err >&2; exit 7'
+is "output and exit status are the program's" "$status $(cat "$tmp/out")" "7 out"
+is "a program without hooks is told of" "$(cat "$tmp/err")" \
+    "err
+neartie: run.db: nothing was recorded: sh has no hook of neartie"
+run "$neartie" record -o other.db sh -c "$show_both"
+is "the probe's environment; options end at the command" "$(cat "$tmp/out")" "$tmp/other.db
+libprobe.so"
+LD_PRELOAD='' run "$neartie" record -o a.db -- sh -c "$show_cuda"
+ok "CUDA finds the probe too" test -f "$(cat "$tmp/out")"
+run "$neartie" record -- "$tmp/no-such-program"
+is "a program that is not there" "$status $(cat "$tmp/err")" \
+    "127 neartie: $tmp/no-such-program: No such file or directory"
+run "$neartie" record -- "$tmp"
+is "a program that cannot be run" "$status" 126
+
+# A shell reports 128 + N for a child that signal N ended.
+sh -c '"$@"; exit $?' - "$neartie" record -- sh -c 'kill -TERM $$' 2>"$tmp/err"
+is "a signal that ends the program ends the command" "$?" 143
+"$neartie" record -- sh -c 'trap "echo told; exit 5" TERM; echo ready; while :; do sleep 0.1; done' \
+    >"$tmp/out" 2>"$tmp/err" &
+pid=$!
+tries=0
+while ! grep -q ready "$tmp/out" && [ $tries -lt 200 ]; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
+kill -TERM $pid
+wait $pid
+is "a signal is passed on to the program" "$? $(tail -1 "$tmp/out")" "5 told"
+done_testing
