@@ -19,12 +19,40 @@ noinst_LIBRARIES += %D%/libengine.a
 	%D%/mem.h \
 	%D%/model.c \
 	%D%/model.h \
+	%D%/record.c \
+	%D%/record.h \
+	%D%/sampler.c \
+	%D%/sampler.h \
 	%D%/tokenizer.c \
 	%D%/tokenizer.h \
 	%D%/tokenizer_bpe.c \
 	%D%/tokenizer_int.h \
 	%D%/tokenizer_merge.c \
 	%D%/tokenizer_spm.c
+
+# Hooks: a define, so that without them no object knows the probe.
+if HOOKS
+engine_hooks = -DPROBE_HOOKS=1
+endif
+%C%_libengine_a_CPPFLAGS = $(AM_CPPFLAGS) $(engine_hooks)
+
+dist_man_MANS += %D%/neartie-engine.1
+
+bin_PROGRAMS += %D%/neartie-engine
+%C%_neartie_engine_CPPFLAGS = $(AM_CPPFLAGS) $(engine_hooks)
+%C%_neartie_engine_LDADD = $(engine_libs) collector/libseed.a
+%C%_neartie_engine_SOURCES = \
+	%D%/cmd.h \
+	%D%/cmd_batch.c \
+	%D%/cmd_batch.h \
+	%D%/cmd_gate.c \
+	%D%/cmd_generate.c \
+	%D%/cmd_info.c \
+	%D%/cmd_output.c \
+	%D%/cmd_prompt.c \
+	%D%/cmd_session.c \
+	%D%/cmd_tokenize.c \
+	%D%/main.c
 
 # What a program that computes links.
 engine_libs = %D%/libengine.a kernels/libkernels.a $(OPENMP_CFLAGS) $(PCRE2_LIBS) -lm

@@ -62,4 +62,7 @@ bool tokenizer_is_end(const struct tokenizer *t, int32_t id); /* ends a text or 
 /* One line for reports: "gpt2, pre-tokenizer qwen2, 151387 merges". Borrowed. */
 const char *tokenizer_describe(const struct tokenizer *t);
 
+/* Bytes of the UTF-8 character at p, 0 where it is not one. left: bytes from p to the end. */
+int utf8_length(const char *p, size_t left);
+
 #endif

@@ -68,9 +68,6 @@ int tokenizer_push_byte(const struct tokenizer *t, uint8_t byte, struct token_li
 /* Append the bytes to a piece of which `used` bytes exist; returns the new length. */
 int tokenizer_piece_add(char *buf, size_t size, int used, const char *p, size_t n);
 
-/* Bytes of the UTF-8 character at p, 0 where it is not one. left: bytes from p to the end. */
-int utf8_length(const char *p, size_t left);
-
 /* A piece of text on its way to a token. */
 struct symbol {
     uint32_t start, n;  /* bytes of the text; n = 0: merged into the one before */

@@ -20,6 +20,7 @@ sh_tests = \
 	%D%/cli_neartie.sh \
 	%D%/cli_preload.sh \
 	%D%/cli_record.sh \
+	%D%/cli_engine.sh \
 	%D%/includes.sh \
 	%D%/style.sh
 

@@ -1,0 +1,339 @@
+#include "config.h"
+
+#include "collector/seed.h"
+#include "engine/cmd.h"
+#include "engine/forward.h"
+#include "engine/mem.h"
+#include "engine/model.h"
+#include "engine/record.h"
+#include "err.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define WINDOW_DEFAULT 24
+
+enum { OPT_WINDOW = 300, OPT_PREFILL, OPT_ARMS };
+
+/* How a prefill arm gets the logits of a position. */
+enum prefill_form {
+    PREFILL_TRUNCATED, /* one pass per position, over the prompt up to it */
+    PREFILL_SINGLE,    /* one pass, all rows */
+};
+static const char *const prefill_forms[] = {"truncated", "single", NULL};
+
+struct options {
+    const char *model;
+    struct prompts prompts;
+    int64_t window;
+    enum prefill_form form;
+    const char *arms; /* "A,B" */
+};
+
+/* One way to compute the prompt's logits. */
+struct arm {
+    char label[64]; /* as given: "decode:FA_SPLIT=16" */
+    enum forward_phase phase;
+    enum prefill_form form;
+    struct knobs knobs;
+};
+
+/* What the arms run on. */
+struct gate {
+    const struct session *session;
+    struct record *record;
+    const int32_t *tokens;
+    int32_t n, window; /* tokens; positions that are compared, the last ones */
+};
+
+/* Where an arm's logits go: those of position pos, n_vocab of them. */
+typedef void (*row_fn)(void *user, int32_t pos, const float *logits);
+
+/* ---- arms ---- */
+
+/* "PHASE[:KNOB=VALUE...]" over the session's knobs. */
+static int arm_parse(struct arm *a, const char *text, size_t n, const struct options *o,
+                     const struct knobs *knobs, struct err *err)
+{
+    static const char *const phases[] = {
+        [FORWARD_PREFILL] = "prefill", [FORWARD_DECODE] = "decode"};
+    if (n >= sizeof a->label)
+        return err_set(err, "arm %.*s: longer than %zu bytes", 80, text, sizeof a->label - 1);
+    *a = (struct arm){.form = o->form, .knobs = *knobs};
+    memcpy(a->label, text, n);
+    char copy[sizeof a->label], *save = NULL;
+    strcpy(copy, a->label);
+    const char *phase = strtok_r(copy, ":", &save);
+    for (int i = FORWARD_PREFILL; phase && i <= FORWARD_DECODE; i++)
+        if (!strcmp(phase, phases[i]))
+            a->phase = (enum forward_phase)i, phase = NULL;
+    if (phase || !n)
+        return err_set(err, "arm \"%s\": must begin with prefill or decode", a->label);
+    for (char *knob; (knob = strtok_r(NULL, ":", &save));) {
+        char *value = strchr(knob, '=');
+        if (!value)
+            return err_set(err, "arm %s: \"%s\" is not KNOB=VALUE", a->label, knob);
+        *value++ = 0;
+        if (knobs_set(&a->knobs, knob, value, err))
+            return -1;
+    }
+    return 0;
+}
+
+static int arms_parse(struct arm arms[2], const struct options *o, const struct session *s,
+                      struct err *err)
+{
+    const char *comma = strchr(o->arms, ',');
+    if (!comma || strchr(comma + 1, ','))
+        return err_set(err, "--arms %s: must be two, apart by a comma", o->arms);
+    if (arm_parse(&arms[0], o->arms, (size_t)(comma - o->arms), o, &s->knobs, err) ||
+        arm_parse(&arms[1], comma + 1, strlen(comma + 1), o, &s->knobs, err))
+        return -1;
+    if (!strcmp(arms[0].label, arms[1].label))
+        return err_set(err, "--arms %s: both are the same", o->arms);
+    return 0;
+}
+
+/* Step through the prompt; every position's logits come out. */
+static int run_decode(const struct gate *g, struct forward *f, int32_t id, struct progress *bar,
+                      row_fn row, void *user, struct err *err)
+{
+    struct forward_logits logits;
+    record_sequence(g->record, 0, 0, "prompt");
+    for (int32_t pos = 0; pos < g->n; pos++) {
+        struct forward_batch batch = {FORWARD_DECODE, 1, g->tokens + pos, NULL, NULL};
+        if (record_forward(g->record, id, f, &batch, &logits, err))
+            return -1;
+        if (pos >= g->n - g->window)
+            row(user, pos, logits.data);
+        progress_add(bar, 1);
+    }
+    return 0;
+}
+
+/* One pass per position, each over a prompt of its own. */
+static int run_truncated(const struct gate *g, struct forward *f, int32_t id, struct progress *bar,
+                         row_fn row, void *user, struct err *err)
+{
+    struct forward_logits logits;
+    for (int32_t pos = g->n - g->window; pos < g->n; pos++) {
+        struct forward_batch batch = {FORWARD_PREFILL, pos + 1, g->tokens, NULL, NULL};
+        forward_seq_reset(f, 0);
+        record_sequence(g->record, 0, 0, "prompt");
+        if (record_forward(g->record, id, f, &batch, &logits, err))
+            return -1;
+        row(user, pos, logits.data);
+        progress_add(bar, 1);
+    }
+    return 0;
+}
+
+/* One pass with the logits of every row. */
+static int run_single(const struct gate *g, struct forward *f, int32_t id, struct progress *bar,
+                      row_fn row, void *user, struct err *err)
+{
+    struct forward_logits logits;
+    bool *wanted = xreallocarray(NULL, (size_t)g->n, sizeof *wanted);
+    memset(wanted, true, (size_t)g->n);
+    struct forward_batch batch = {FORWARD_PREFILL, g->n, g->tokens, NULL, wanted};
+    record_sequence(g->record, 0, 0, "prompt");
+    int rc = record_forward(g->record, id, f, &batch, &logits, err);
+    for (int32_t pos = g->n - g->window; rc == 0 && pos < g->n; pos++)
+        row(user, pos, logits.data + (size_t)pos * (size_t)logits.n_vocab);
+    progress_add(bar, 1);
+    free(wanted);
+    return rc;
+}
+
+static int arm_run(const struct gate *g, const struct arm *a, row_fn row, void *user,
+                   struct err *err)
+{
+    struct forward *f = NULL;
+    struct progress bar;
+    if (session_forward(g->session, &a->knobs, g->n, 1, &f, err))
+        return -1;
+    int32_t id = record_arm(g->record, a->label, a->phase, &a->knobs);
+    bool is_decode = a->phase == FORWARD_DECODE, is_single = a->form == PREFILL_SINGLE;
+    progress_start(&bar, a->label, is_decode ? g->n : is_single ? 1 : g->window);
+    int rc = (is_decode   ? run_decode
+              : is_single ? run_single
+                          : run_truncated)(g, f, id, &bar, row, user, err);
+    progress_end(&bar);
+    forward_free(f);
+    return rc;
+}
+
+/* ---- comparison ---- */
+
+/* Arm A's logits, and what they give beside arm B's. */
+struct comparison {
+    int32_t first, n_vocab; /* first position of the window */
+    float *a;               /* (window, n_vocab) */
+    struct seed_row *rows;  /* (window) */
+    struct seed_gate gate;  /* at the last position seen */
+};
+
+static float *row_of(const struct comparison *c, int32_t pos)
+{
+    return c->a + (size_t)(pos - c->first) * (size_t)c->n_vocab;
+}
+
+static void keep_row(void *user, int32_t pos, const float *logits)
+{
+    const struct comparison *c = user;
+    memcpy(row_of(c, pos), logits, (size_t)c->n_vocab * sizeof *logits);
+}
+
+static void compare_row(void *user, int32_t pos, const float *logits)
+{
+    struct comparison *c = user;
+    seed_row_set(&c->rows[pos - c->first], pos, row_of(c, pos), logits, c->n_vocab);
+    seed_gate_set(&c->gate, row_of(c, pos), logits, c->n_vocab);
+}
+
+static int print_comparison(const struct gate *g, const struct arm arms[2],
+                            const struct comparison *c, struct err *err)
+{
+    struct seed_names names = {arms[0].label, arms[1].label};
+    struct seed_summary summary;
+    if (seed_summarize(c->rows, g->window, &summary, err))
+        return -1;
+    printf("%s: %d tokens, the last %d positions, %s against %s%s\n\n", g->session->path, g->n,
+           g->window, names.a, names.b,
+           arms[0].form == PREFILL_SINGLE ? " (one prefill pass for all positions)" : "");
+    seed_print_rows(stdout, &names, c->rows, g->window);
+    putchar('\n');
+    seed_print_gate(stdout, &names, &c->gate);
+    seed_print_summary(stdout, &names, &summary);
+    return 0;
+}
+
+static int compare(const struct gate *g, const struct arm arms[2], struct err *err)
+{
+    int rc = -1;
+    struct comparison c = {.first = g->n - g->window, .n_vocab = g->session->model->hp.n_vocab};
+    c.a = calloc((size_t)g->window * (size_t)c.n_vocab, sizeof *c.a);
+    c.rows = calloc((size_t)g->window, sizeof *c.rows);
+    if (!c.a || !c.rows) {
+        err_set(err, "window %d: out of memory", g->window);
+        goto out;
+    }
+    if (arm_run(g, &arms[0], keep_row, &c, err) || arm_run(g, &arms[1], compare_row, &c, err))
+        goto out;
+    rc = print_comparison(g, arms, &c, err);
+out:
+    free(c.rows);
+    free(c.a);
+    return rc;
+}
+
+/* ---- command line ---- */
+
+static const struct argp_option option_table[] = {
+    {"window", OPT_WINDOW, "N", 0, "Positions to compare, the last ones of the prompt (24)", 0},
+    {"prefill", OPT_PREFILL, "FORM", 0,
+     "truncated: each position as a prompt of its own (the default); single: one pass for all", 0},
+    {"arms", OPT_ARMS, "A,B", 0,
+     "What to compare, each prefill or decode and any knobs: decode,decode:FA_SPLIT=16 "
+     "(prefill,decode)",
+     0},
+    {0},
+};
+
+/* A prompt as a bare argument: a file where one has that name. A single word is always meant as
+ * a file, so that a mistyped name is an error and not a short text. */
+static void add_bare_prompt(struct prompts *p, const char *arg)
+{
+    struct stat st;
+    bool is_text = strpbrk(arg, " \t\n") && stat(arg, &st);
+    prompts_add(p, is_text ? PROMPT_TEXT : PROMPT_FILE, arg);
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &o->prompts;
+        return 0;
+    case OPT_WINDOW:
+        o->window = option_int(state, "--window", arg);
+        return 0;
+    case OPT_PREFILL:
+        o->form = (enum prefill_form)option_word(state, "--prefill", arg, prefill_forms);
+        return 0;
+    case OPT_ARMS:
+        o->arms = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (!o->model)
+            o->model = arg;
+        else if (state->arg_num == 1)
+            add_bare_prompt(&o->prompts, arg);
+        else
+            return ARGP_ERR_UNKNOWN;
+        return 0;
+    case ARGP_KEY_END:
+        if (!o->model)
+            argp_error(state, "no MODEL given");
+        if (o->prompts.n != 1)
+            argp_error(state, "give one PROMPT");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int check_window(int64_t window, size_t n, struct err *err)
+{
+    if (window < 1)
+        return err_set(err, "window %lld: must be at least 1", (long long)window);
+    if ((uint64_t)window > n)
+        return err_set(err, "window %lld: the prompt has only %zu tokens", (long long)window, n);
+    return 0;
+}
+
+static int gate_session(const struct options *o, const struct session *s, struct err *err)
+{
+    int rc = -1;
+    struct token_list ids = {0};
+    struct arm arms[2];
+    if (arms_parse(arms, o, s, err) || prompt_tokens(&o->prompts, 0, s, &ids, err) ||
+        check_window(o->window, ids.n, err))
+        goto out;
+    struct record_run run = {s->model, s->tokenizer, s->backend, &s->knobs, 1};
+    struct gate g = {s, record_open(&run), ids.ids, (int32_t)ids.n, (int32_t)o->window};
+    rc = compare(&g, arms, err);
+    record_close(g.record);
+out:
+    token_list_free(&ids);
+    return rc;
+}
+
+static int run(int argc, char **argv, struct err *err)
+{
+    static const struct argp_child children[] = {{&prompt_argp, 0, NULL, 0}, {0}};
+    static const struct argp argp = {
+        option_table,
+        parse_option,
+        "MODEL PROMPT\nMODEL --prompt TEXT",
+        "Compute a prompt's logits twice, by prefill and token by token, and judge the difference "
+        "by the seed's rule: per-position table, margins, decision position, verdict. PROMPT is a "
+        "file; an argument with spaces that names no file is the text itself.",
+        children,
+        session_help_filter,
+        NULL};
+    struct options o = {.window = WINDOW_DEFAULT, .arms = "prefill,decode"};
+    struct session s = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    int rc = session_open(&s, o.model, true, err);
+    if (rc == 0)
+        rc = gate_session(&o, &s, err);
+    session_close(&s);
+    prompts_free(&o.prompts);
+    return rc;
+}
+
+const struct cmd cmd_gate = {"gate", "Compare prefill and decode on one prompt; print the verdict",
+                             run};
