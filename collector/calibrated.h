@@ -44,19 +44,23 @@ struct verdict_test {
     double limit;      /* the effect must exceed this; NAN: none */
     double p;          /* NAN: the test has none, the effect alone decides */
     double p_adjusted; /* Holm over the tests that apply */
-    char detail[96];   /* what was compared, in words; or why the test does not apply */
+    char detail[160];  /* what was compared, in words; or why the test does not apply */
 };
 
 /* A group of rows that a tag names, against the floor. */
 struct verdict_tag {
-    char name[64];    /* "b.batch_row > 0", "pos mod 64 = 63", "b.kernel 17" */
-    size_t n, n_rest; /* rows inside and outside, not counting bit-equal ones */
-    size_t n_seqs;    /* sequences with such rows */
+    char name[64];     /* "batch_row > 0" of arm B, "a.batch_row > 0", "pos mod 64 = 63" */
+    const char *field; /* "batch_row", "kernel", "pos", or a tag of the caller's; borrowed */
+    int side;          /* 0 A, 1 B, PAIR_UNKNOWN: both */
+    int32_t value;     /* 0, 63, or the number of the launch configuration */
+    size_t n, n_rest;  /* rows inside and outside, not counting bit-equal ones */
+    size_t n_seqs;     /* sequences with such rows */
     size_t flips, flips_rest;
     double scale, scale_rest;
-    double ratio,
-        ratio_rest;       /* to the floor's scale (of the same group, where the control has it) */
-    double p, p_adjusted; /* Benjamini-Hochberg over the tags */
+    double ratio;         /* to the floor's scale, or to the same group's in the control */
+    double ratio_rest;    /* to the floor's scale */
+    double p, p_adjusted; /* p_adjusted: Benjamini-Hochberg over the tags; NAN: not tested, because
+                             no tag of its kind stands out */
     bool rejects;
 };
 
@@ -82,15 +86,16 @@ struct verdict_options {
 
 struct verdict {
     enum verdict_class cls;
-    char reason[128]; /* "scale", "batch_row > 0", "7.8125 ... on a grid of 0.125" */
-    char beside[128]; /* a second finding of a later class, named beside the first; or empty */
-    size_t n, n_seqs; /* comparable rows and their sequences */
-    size_t n_equal;   /* bit-equal rows */
-    size_t n_refused; /* rows that were not comparable */
-    bool path_change; /* the control, or a part of the rows, is bit-equal and the rest is not */
-    double scale;     /* the tested pair's s, over rows that are not bit-equal */
-    double ratio;     /* to the floor's */
-    double expected;  /* flips */
+    char reason[128];   /* "scale", "batch_row > 0", "7.8125 ... on a grid of 0.125" */
+    char beside[128];   /* a second finding of a later class, named beside the first; or empty */
+    size_t n, n_seqs;   /* comparable rows and their sequences */
+    size_t n_equal;     /* bit-equal rows */
+    size_t n_refused;   /* rows that were not comparable */
+    bool path_change;   /* the control, or a part of the rows, is bit-equal and the rest is not */
+    double scale;       /* the tested pair's s, over rows that are not bit-equal */
+    double floor_scale; /* the floor's s: for a prior, settled between prior and limit */
+    double ratio;       /* scale over floor_scale */
+    double expected;    /* flips */
     size_t n_flips;
     double smallest_margin, largest_contrast;
     double agreement, agreement_low, agreement_high; /* Clopper-Pearson, 95 % */
@@ -117,6 +122,10 @@ extern const char *const verdict_test_names[TEST_N];
 
 /* Whether a class says that something is wrong (NONFINITE to UNEXPLAINED). */
 bool verdict_is_defect(enum verdict_class cls);
+
+/* Unit in the last place of the pairs' best logits where they lie on a grid, else 0: what the
+ * floor_from_* functions ask for. */
+double verdict_grid(const struct pairs *pairs);
 
 /* Judge a set of pairs. The same input and seed give the same verdict. */
 int verdict_judge(struct verdict *out, struct pairs *test, const struct verdict_options *options,

@@ -6,7 +6,9 @@
  * standard deviation of a normal; Rousseeuw and Croux 1993). Bit-equal rows are a group of their
  * own: they took the same path, say nothing about the noise of the other path, and would turn
  * every ratio infinite. Survival S(m) = P(|y| > m), empirical; beyond the largest |y| of N rows
- * (1/2N)(y_max / m)^4, the tail of a t distribution with 4 degrees of freedom. */
+ * (1/2N)(y_max / m)^4, the tail of a t distribution with 4 degrees of freedom. Where |y| goes with
+ * the margin (|Spearman's rho| > 0.2), S is kept for three ranges of margins: what flips are rows
+ * of small margin. */
 #ifndef NEARTIE_COLLECTOR_FLOOR_H
 #define NEARTIE_COLLECTOR_FLOOR_H
 
@@ -45,44 +47,61 @@ struct floor_prior {
 
 extern const struct floor_prior floor_priors[FLOOR_N_CLASSES];
 
-enum { FLOOR_N_QUANTILES = 257 };
+/* One point of a stored survival curve: |y| is at most value with probability p. */
+struct floor_point {
+    double p, value;
+};
+
+enum { FLOOR_N_POINTS = 257, FLOOR_MAX_STRATA = 3 };
 
 struct floor {
     enum floor_kind kind;
     enum floor_class cls;
-    double scale;    /* s that the verdict uses */
+    double scale;    /* s that the verdict uses, in logits */
     double measured; /* the control's own s, before any raising; NAN without a control */
+    double stretch;  /* the control's |y| are taken this many times as large */
     bool raised;     /* the control lay below the prior (kind other) or below the rounding floor */
-    bool zero; /* the control is bit-equal throughout: a path difference cannot be seen in it */
-    size_t n;  /* control rows that are not bit-equal */
-    size_t n_seqs;
-    double largest;  /* largest |y| of the control */
-    size_t n_sorted; /* |y|, ascending: the control's, or quantiles of it; 0: t4 */
-    float *sorted;   /* owned */
+    bool zero;       /* the control is bit-equal throughout: the floor is the prior */
+    bool thin;       /* the control has too few rows for a kind of its own: used as another kind */
+    size_t n, n_equal, n_seqs; /* control: rows that differ, rows that are bit-equal, sequences */
+    double rho;                /* the control's rank correlation of |y| and margin */
+    int n_strata; /* 0: t4; else sorted holds this many runs, one per range of margins */
+    float margin_from[FLOOR_MAX_STRATA];        /* the strata's lowest margins; the first is 0 */
+    size_t stratum_start[FLOOR_MAX_STRATA + 1]; /* their runs in sorted */
+    float *sorted;                              /* |y|, ascending within a stratum; owned */
 };
 
 /* Find a class by name; FLOOR_N_CLASSES when there is none. */
 enum floor_class floor_class_find(const char *name);
 
-/* The prior alone; ulp is the unit in the last place of the logits on a grid, 0 off any grid. */
+/* The scale above which the class calls a defect; ulp as below. */
+double floor_limit(enum floor_class cls, double ulp);
+
+/* The prior alone. ulp is the unit in the last place of the logits on a grid, 0 off any grid: s is
+ * at least 0.58 ulp, the standard deviation of a contrast of four rounded logits. */
 void floor_from_prior(struct floor *out, enum floor_class cls, double ulp);
 
 /* A control's rows. A control without a row that differs gives the prior, marked zero. */
-void floor_from_pairs(struct floor *out, const struct pairs *control, enum floor_kind kind,
+void floor_from_pairs(struct floor *out, struct pairs *control, enum floor_kind kind,
                       enum floor_class cls, double ulp);
 
-/* A stored calibration: scale, number of rows, and |y| at n evenly spaced probabilities from 0
- * (smallest) to 1 (largest); n = 0: only the scale is known, the shape is t4. */
-int floor_from_quantiles(struct floor *out, enum floor_kind kind, enum floor_class cls,
-                         double scale, size_t n_rows, const double *quantiles, int n,
-                         struct err *err);
+/* A stored calibration: its scale, the number of its rows that differ, and n points of its
+ * survival curve, ascending, the first at p = 0 and the last at p = 1; n = 0: the shape is t4. */
+int floor_from_points(struct floor *out, enum floor_kind kind, enum floor_class cls, double scale,
+                      size_t n_rows, const struct floor_point *points, int n, double ulp,
+                      struct err *err);
 void floor_fini(struct floor *floor);
 
-/* |y| at FLOOR_N_QUANTILES evenly spaced probabilities, for a calibration. */
-void floor_quantiles(const struct floor *floor, double out[FLOOR_N_QUANTILES]);
+/* The floor's own curve, to be stored: half of the points evenly spaced up to p = 0.9, half
+ * geometrically from there to the largest |y|. Returns their number: 0 for a floor without rows. */
+int floor_points(const struct floor *floor, struct floor_point out[FLOOR_N_POINTS]);
 
-/* P(|y| > m), P(|y| >= m). A floor of another kind is asked at m / 2. */
-double floor_survival(const struct floor *floor, double m);
-double floor_survival_at(const struct floor *floor, double m);
+/* P(|y| > x) and P(|y| >= x) for a row of that margin. A floor of another kind sees x / 2. */
+double floor_above(const struct floor *floor, double x, double margin);
+double floor_reach(const struct floor *floor, double x, double margin);
+
+/* Probability that the floor flips a row of margin m; lower: the runner-up has the lower id, so
+ * that an equal contrast flips too. */
+double floor_flip(const struct floor *floor, double m, bool lower);
 
 #endif

@@ -6,9 +6,18 @@ noinst_LIBRARIES += %D%/libseed.a
 # The calibrated rule: pure functions over arrays, no SQLite.
 noinst_LIBRARIES += %D%/librule.a
 %C%_librule_a_SOURCES = \
-	%D%/calibrated.h \
-	%D%/floor.h \
+	%D%/calibrated.c %D%/calibrated.h \
+	%D%/floor.c %D%/floor.h \
 	%D%/pairs.c %D%/pairs.h %D%/pairs_int.h \
+	%D%/simulate.c %D%/simulate.h \
+	%D%/stat_dist.c %D%/stat_dist.h \
+	%D%/stat_flips.c \
+	%D%/stat_group.c %D%/stat_group.h \
+	%D%/stat_perm.c %D%/stat_perm.h \
+	%D%/stat_rule.c %D%/stat_rule.h \
+	%D%/stat_shift.c \
+	%D%/stat_size.c \
+	%D%/stat_tag.c \
 	%D%/xalloc.h
 
 bin_PROGRAMS += %D%/neartie
@@ -36,3 +45,4 @@ bin_PROGRAMS += %D%/neartie
 	-DLIBDIR='"$(libdir)"' -DBINDIR='"$(bindir)"'
 %C%_neartie_LDADD = %D%/libseed.a %D%/librule.a sql/libsql.a $(SQLITE_LIBS) $(ELF_LIBS) -lm
 dist_man_MANS += %D%/neartie.1
+%C%_librule_a_CFLAGS = $(AM_CFLAGS) $(GSL_CFLAGS)

@@ -52,6 +52,8 @@ check_PROGRAMS += %D%/seed_t
 
 check_PROGRAMS += %D%/pairs_t
 %C%_pairs_t_LDADD = collector/librule.a -lm
+check_PROGRAMS += %D%/stat_t
+%C%_stat_t_LDADD = collector/librule.a $(GSL_LIBS) -lm
 check_PROGRAMS += %D%/sql_t
 %C%_sql_t_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS)
 %C%_sql_t_LDADD = sql/libsql.a $(SQLITE_LIBS)
@@ -63,3 +65,7 @@ check_PROGRAMS += %D%/kernels_t
 %C%_kernels_t_LDADD = kernels/libkernels.a $(OPENMP_CFLAGS) -lm
 check_PROGRAMS += %D%/knobs_t
 %C%_knobs_t_LDADD = $(engine_libs)
+
+# The verdict's false alarms and power over many seeds, as a table: not a test, some minutes.
+noinst_PROGRAMS += %D%/verdict_table
+%C%_verdict_table_LDADD = collector/librule.a collector/libseed.a $(GSL_LIBS) -lm

@@ -1,0 +1,107 @@
+/* Tests on flips alone: how many, and how wide the margin of the widest. */
+#include "config.h"
+
+#include "collector/stat_dist.h"
+#include "collector/stat_rule.h"
+#include "collector/xalloc.h"
+
+#include <math.h>
+
+static size_t count_flips(const struct pairs *pairs)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < pairs->n; i++)
+        count += (pairs->flags[i] & PAIR_FLIPPED) != 0;
+    return count;
+}
+
+/* Flips of the control and what its own floor expects of it. */
+static void control_flips(const struct stat_input *input, size_t *out_flips, double *out_expected)
+{
+    const struct pairs *control = input->control;
+    *out_flips = count_flips(control);
+    *out_expected = 0;
+    for (size_t i = 0; i < control->n; i++)
+        if (!(control->flags[i] & PAIR_EQUAL))
+            *out_expected +=
+                floor_flip(&input->floor, control->margin[i], control->flags[i] & PAIR_LOWER);
+}
+
+/* Per unit: flips minus expected flips, as score sums over expected flips. */
+static void flip_units(const struct stat_input *input, struct stat_unit *out)
+{
+    const struct pairs *test = input->test;
+    for (size_t i = 0; i < test->n; i++) {
+        struct stat_unit *unit = &out[test->seq[i] / input->per_unit];
+        unit->sum += ((test->flags[i] & PAIR_FLIPPED) != 0) - (double)input->q[i];
+        unit->n += input->q[i];
+    }
+}
+
+/* Sequences that share a scale flip together, more unevenly than independent rows: where there are
+ * enough sequences the excess must also stand out from their spread. */
+static double spread_p(const struct stat_input *input)
+{
+    struct stat_unit *units = xcalloc(input->n_units, sizeof *units);
+    struct stat_outcome outcome = {0, 1, 1};
+    flip_units(input, units);
+    stat_flip_groups(units, 1, input->n_units, 0, input->seed, &outcome);
+    free(units);
+    return outcome.p;
+}
+
+void stat_test_count(const struct stat_input *input, struct verdict_test *out)
+{
+    const struct pairs *test = input->test;
+    size_t flips = count_flips(test);
+    double expected = 0;
+    for (size_t i = 0; i < test->n; i++)
+        expected += input->q[i];
+    *out = (struct verdict_test){
+        .applies = input->n > 0,
+        .effect = expected > 0 ? (double)flips / expected
+                  : flips      ? INFINITY
+                               : 0,
+        .limit = input->strict ? 1.25 : 2,
+        .p = stat_poisson_binomial_upper(flips, input->q, test->n),
+    };
+    if (input->control && input->floor.kind == FLOOR_SAME) {
+        /* The floor's own figure is an estimate: given the control's flips and the test's, the
+         * test's are binomial. */
+        size_t control_n;
+        double control_expected;
+        control_flips(input, &control_n, &control_expected);
+        double share = expected / fmax(expected + control_expected, 1e-300);
+        out->p = fmax(out->p, stat_binomial_upper(flips, flips + control_n, share));
+    }
+    if (input->strict && out->p < 0.05 && input->n_units >= STAT_MIN_SEQS)
+        out->p = fmax(out->p, spread_p(input));
+    snprintf(out->detail, sizeof out->detail, "%zu flips, %.3g expected", flips, expected);
+}
+
+void stat_test_worst(const struct stat_input *input, struct verdict_test *out)
+{
+    const struct pairs *test = input->test;
+    double widest = -1, expected = 0;
+    size_t positions = 0;
+    for (size_t i = 0; i < test->n; i++)
+        if (test->flags[i] & PAIR_FLIPPED)
+            widest = fmax(widest, test->margin[i]);
+    for (size_t i = 0; i < test->n; i++)
+        if (widest >= 0 && test->margin[i] >= widest) {
+            expected += input->q[i];
+            positions++;
+        }
+    *out = (struct verdict_test){
+        .applies = widest >= 0,
+        .effect = widest >= 0 ? widest / input->floor.scale : 0,
+        .limit = NAN,
+        .p = widest >= 0 ? -expm1(-expected) : NAN,
+    };
+    if (widest >= 0)
+        snprintf(out->detail, sizeof out->detail,
+                 "widest flipped margin %.4g; %.3g flips expected in %zu positions as wide", widest,
+                 expected, positions);
+    else
+        snprintf(out->detail, sizeof out->detail, "no flip");
+}

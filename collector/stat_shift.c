@@ -1,0 +1,220 @@
+/* Tests on the sign of contrasts: a common shift, a slope against the margin (temperature, scale,
+ * softcap), an id that is always moved the same way. */
+#include "config.h"
+
+#include "collector/stat_dist.h"
+#include "collector/stat_rule.h"
+#include "collector/xalloc.h"
+
+#include <math.h>
+
+/* A masked runner-up has no margin to speak of. */
+static const float LARGEST_MARGIN = 1e3f;
+
+/* One row's contribution to a regression through the origin: sum / n is the slope. */
+typedef struct stat_unit (*row_fn)(double x, double margin, double scale);
+
+static struct stat_unit sign_row(double x, double margin, double scale)
+{
+    if (margin <= 3 * scale)
+        return (struct stat_unit){0, 0};
+    return (struct stat_unit){x / scale, 1};
+}
+
+static struct stat_unit slope_row(double x, double margin, double scale)
+{
+    (void)scale;
+    return (struct stat_unit){-x * margin, margin * margin};
+}
+
+/* Sum a pair's rows by unit. Contrasts are cut at 5 s of the pair's own, so that no single row
+ * decides. */
+static void add_rows(const struct pairs *pairs, double own_scale, row_fn fn, double scale,
+                     size_t per_unit, struct stat_unit *units)
+{
+    double cut = 5 * own_scale;
+    for (size_t i = 0; i < pairs->n; i++) {
+        if (pairs->flags[i] & PAIR_EQUAL || pairs->margin[i] > LARGEST_MARGIN)
+            continue;
+        double x = fmax(-cut, fmin(cut, pairs->contrast[i]));
+        struct stat_unit row = fn(x, pairs->margin[i], scale);
+        struct stat_unit *unit = &units[pairs->seq[i] / per_unit];
+        unit->sum += row.sum;
+        unit->n += row.n;
+    }
+}
+
+static double ratio_of(const struct stat_unit *units, size_t n)
+{
+    double sum = 0, weight = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += units[i].sum;
+        weight += units[i].n;
+    }
+    return weight > 0 ? sum / weight : 0;
+}
+
+/* Run one of the two: against the control where it is of the same kind and at hand (an honest pair
+ * may have a shift of its own), else against 0. unit is the effect that counts as 1. */
+static void test_regression(const struct stat_input *input, row_fn fn, double unit, double *out_own,
+                            double *out_control, struct stat_outcome *outcome)
+{
+    bool paired = input->strict && input->control;
+    size_t n_control = paired ? input->n_control_units : 0;
+    struct stat_unit *units = xcalloc(input->n_units + n_control, sizeof *units);
+    double scale = input->floor.scale;
+    add_rows(input->test, input->scale, fn, scale, input->per_unit, units);
+    *out_own = ratio_of(units, input->n_units);
+    *out_control = 0;
+    if (paired) {
+        add_rows(input->control, input->floor.measured, fn, scale, input->control_per_unit,
+                 units + input->n_units);
+        *out_control = ratio_of(units + input->n_units, n_control);
+    }
+    for (size_t i = 0; i < input->n_units + n_control; i++)
+        units[i].sum /= unit;
+    *outcome = (struct stat_outcome){0, 1, 1};
+    if (fabs(*out_own - *out_control) > unit && paired)
+        stat_permute_groups(units, 1, input->n_units, n_control, 1, input->seed, outcome);
+    else if (fabs(*out_own) > unit)
+        stat_flip_groups(units, 1, input->n_units, 1, input->seed, outcome);
+    free(units);
+}
+
+/* Fewer sequences than can convict. */
+static bool too_few(const struct stat_input *input, struct verdict_test *out)
+{
+    if (input->n_units >= STAT_MIN_SEQS && input->n > 0)
+        return false;
+    snprintf(out->detail, sizeof out->detail, "%zu sequences, %d needed", input->n_units,
+             STAT_MIN_SEQS);
+    return true;
+}
+
+void stat_test_sign(const struct stat_input *input, struct verdict_test *out)
+{
+    double own, control;
+    struct stat_outcome outcome;
+    *out = (struct verdict_test){.limit = 0.2, .p = NAN};
+    if (too_few(input, out))
+        return;
+    test_regression(input, sign_row, out->limit, &own, &control, &outcome);
+    out->applies = true;
+    out->effect = fabs(own - control);
+    out->p = outcome.p;
+    snprintf(out->detail, sizeof out->detail,
+             "mean contrast %+.3g s where the margin is over 3 s, control's %+.3g s", own, control);
+}
+
+void stat_test_slope(const struct stat_input *input, struct verdict_test *out)
+{
+    double own, control;
+    struct stat_outcome outcome;
+    *out = (struct verdict_test){.limit = 0.002, .p = NAN};
+    if (too_few(input, out))
+        return;
+    test_regression(input, slope_row, out->limit, &own, &control, &outcome);
+    out->applies = true;
+    out->effect = fabs(own - control);
+    out->p = outcome.p;
+    snprintf(out->detail, sizeof out->detail, "gaps shrink by %.3g %%, control's by %.3g %%",
+             100 * own, 100 * control);
+}
+
+static int compare_id(const void *a, const void *b)
+{
+    int32_t x = ((const struct pair_id *)a)->token, y = ((const struct pair_id *)b)->token;
+    return (x > y) - (x < y);
+}
+
+/* One id over its sequences. */
+struct id_mean {
+    int32_t token;
+    size_t n;
+    double mean, variance; /* of the mean */
+};
+
+/* Means by id, ascending, of the ids that stand in enough sequences; the caller frees. */
+static struct id_mean *id_means(const struct pairs *pairs, size_t least, size_t *out_n)
+{
+    struct pair_id *ids = xcalloc(pairs->n_ids, sizeof *ids);
+    struct id_mean *means = xcalloc(pairs->n_ids / least + 1, sizeof *means);
+    *out_n = 0;
+    if (pairs->n_ids)
+        memcpy(ids, pairs->ids, pairs->n_ids * sizeof *ids);
+    qsort(ids, pairs->n_ids, sizeof *ids, compare_id);
+    for (size_t i = 0, end; i < pairs->n_ids; i = end) {
+        double sum = 0, squares = 0;
+        for (end = i; end < pairs->n_ids && ids[end].token == ids[i].token; end++)
+            sum += ids[end].mean;
+        double n = (double)(end - i), mean = sum / n;
+        if (end - i < least)
+            continue;
+        for (size_t k = i; k < end; k++)
+            squares += (ids[k].mean - mean) * (ids[k].mean - mean);
+        means[(*out_n)++] = (struct id_mean){ids[i].token, end - i, mean, squares / n / (n - 1)};
+    }
+    free(ids);
+    return means;
+}
+
+/* The control's mean of an id, 0 with a variance of 0 where it has none. */
+static struct id_mean find_mean(const struct id_mean *means, size_t n, int32_t token)
+{
+    size_t low = 0, high = n;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (means[mid].token < token)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < n && means[low].token == token ? means[low] : (struct id_mean){token, 0, 0, 0};
+}
+
+/* P value of an id: Student over its sequences, and never smaller than flipping the signs of that
+ * many sequences can give. */
+static double id_p(const struct id_mean *test, const struct id_mean *control, double scale)
+{
+    double difference = test->mean - control->mean;
+    double error = fmax(sqrt(test->variance + control->variance), 1e-3 * scale);
+    double p = stat_student_two_sided(difference / error, (double)test->n - 1);
+    return fmax(p, ldexp(1, 1 - (int)(test->n < 1000 ? test->n : 1000)));
+}
+
+void stat_test_id(const struct stat_input *input, struct verdict_test *out)
+{
+    size_t n, n_control = 0, best = 0;
+    double best_p = 1;
+    *out = (struct verdict_test){.limit = 0.5, .p = NAN};
+    if (too_few(input, out))
+        return;
+    struct id_mean *means = id_means(input->test, STAT_MIN_SEQS, &n);
+    struct id_mean *control = NULL;
+    if (input->strict && input->control)
+        control = id_means(input->control, 2, &n_control);
+    double *p = xcalloc(n, sizeof *p), *adjusted = xcalloc(n, sizeof *adjusted);
+    for (size_t i = 0; i < n; i++) {
+        struct id_mean base = find_mean(control, n_control, means[i].token);
+        double effect = fabs(means[i].mean - base.mean) / input->floor.scale;
+        p[i] = effect > out->limit ? id_p(&means[i], &base, input->floor.scale) : 1;
+        if (p[i] < best_p) {
+            best_p = p[i];
+            best = i;
+            out->effect = effect;
+        }
+    }
+    stat_benjamini_hochberg(p, adjusted, (int)n);
+    out->applies = n > 0;
+    out->p = n > 0 ? adjusted[best] : NAN;
+    if (best_p < 1)
+        snprintf(out->detail, sizeof out->detail, "id %d moved by %+.3g in %zu sequences",
+                 means[best].token, means[best].mean, means[best].n);
+    else
+        snprintf(out->detail, sizeof out->detail, "%zu ids in %d sequences or more, none moved", n,
+                 STAT_MIN_SEQS);
+    free(means);
+    free(control);
+    free(p);
+    free(adjusted);
+}

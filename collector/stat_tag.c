@@ -1,0 +1,349 @@
+/* The tag test: the rows that each recorded tag names, against the floor. The same figures, tag by
+ * tag, are what `blame` ranks. */
+#include "config.h"
+
+#include "collector/stat_dist.h"
+#include "collector/stat_group.h"
+#include "collector/stat_rule.h"
+#include "collector/xalloc.h"
+
+#include <math.h>
+
+enum {
+    LEAST_ROWS = 3,         /* of a group that is looked at */
+    LEAST_CONTROL_ROWS = 20 /* of the same group in the control, to be compared with that */
+};
+
+static const double STRICT_RATIO = 1.5;
+/* The affected rows must stand out from the rest: else the whole pair is affected, and the scale
+ * test says so. */
+static const double LOCAL_RATIO = 1.5;
+
+/* One side's rows by group. */
+struct table {
+    size_t n_units;
+    struct stat_unit *units;   /* (n_groups + 1, n_units); the last group is all rows */
+    uint32_t *histogram;       /* (n_groups + 1, STAT_N_BINS) of rows that differ */
+    size_t *n_all, *n, *flips; /* (n_groups + 1) all rows, rows that differ, flips */
+    size_t *n_seqs;            /* (n_groups + 1) sequences with such rows */
+    uint32_t *last_seq;        /* (n_groups + 1) sequence of the last such row, plus one */
+};
+
+static void table_init(struct table *table, int n_groups, size_t n_units)
+{
+    size_t n = (size_t)n_groups + 1;
+    *table = (struct table){
+        .n_units = n_units,
+        .units = xcalloc(n * n_units, sizeof *table->units),
+        .histogram = xcalloc(n * STAT_N_BINS, sizeof *table->histogram),
+        .n_all = xcalloc(n, sizeof *table->n_all),
+        .n = xcalloc(n, sizeof *table->n),
+        .flips = xcalloc(n, sizeof *table->flips),
+        .n_seqs = xcalloc(n, sizeof *table->n_seqs),
+        .last_seq = xcalloc(n, sizeof *table->last_seq),
+    };
+}
+
+static void table_fini(struct table *table)
+{
+    free(table->units);
+    free(table->histogram);
+    free(table->n_all);
+    free(table->n);
+    free(table->flips);
+    free(table->n_seqs);
+    free(table->last_seq);
+}
+
+static void table_add(struct table *table, size_t g, uint32_t seq, size_t unit, int bin,
+                      float score, bool flip)
+{
+    struct stat_unit *at = &table->units[g * table->n_units + unit];
+    at->sum += score;
+    at->n++;
+    table->histogram[g * STAT_N_BINS + (size_t)bin]++;
+    table->n[g]++;
+    table->flips[g] += flip;
+    if (table->last_seq[g] != seq + 1) {
+        table->last_seq[g] = seq + 1;
+        table->n_seqs[g]++;
+    }
+}
+
+static void table_fill(struct table *table, struct groups *groups, const struct stat_input *input,
+                       const struct pairs *pairs, size_t per_unit)
+{
+    size_t all = (size_t)groups_count(groups);
+    groups_bind(groups, pairs);
+    for (size_t i = 0; i < pairs->n; i++) {
+        const int *in;
+        int n_in = groups_of_row(groups, i, &in);
+        bool equal = pairs->flags[i] & PAIR_EQUAL, flip = pairs->flags[i] & PAIR_FLIPPED;
+        uint32_t seq = pairs->seq[i];
+        int bin = stat_bin(pairs->peak[i]);
+        table->n_all[all]++;
+        for (int k = 0; k < n_in; k++)
+            table->n_all[in[k]]++;
+        if (equal)
+            continue;
+        for (int k = 0; k < n_in; k++)
+            table_add(table, (size_t)in[k], seq, seq / per_unit, bin, input->score[bin], flip);
+        table_add(table, all, seq, seq / per_unit, bin, input->score[bin], flip);
+    }
+}
+
+static double table_scale(const struct table *table, size_t g, size_t n, const uint32_t *minus)
+{
+    const uint32_t *histogram = &table->histogram[g * STAT_N_BINS];
+    if (!minus)
+        return 1.4826 * stat_bin_median(histogram, n);
+    uint32_t rest[STAT_N_BINS];
+    for (int b = 0; b < STAT_N_BINS; b++)
+        rest[b] = histogram[b] - minus[b];
+    return 1.4826 * stat_bin_median(rest, n);
+}
+
+/* How well a group parts large contrasts from small ones: Mann and Whitney's z of its rows against
+ * all rows, bit-equal ones being the smallest. */
+static double separation(const struct table *table, size_t g, size_t all)
+{
+    double n_all = (double)table->n_all[all], n_in = (double)table->n_all[g];
+    const uint32_t *in = &table->histogram[g * STAT_N_BINS];
+    const uint32_t *total = &table->histogram[all * STAT_N_BINS];
+    double n_equal = n_all - (double)table->n[all], below = n_equal;
+    double ranks = (n_in - (double)table->n[g]) * n_equal / 2;
+    if (n_in == 0 || n_in == n_all)
+        return 0;
+    for (int b = 0; b < STAT_N_BINS; b++) {
+        ranks += in[b] * (below + total[b] / 2.);
+        below += total[b];
+    }
+    return (ranks / n_in - n_all / 2) / sqrt(n_all * (n_all - n_in) / (12 * n_in));
+}
+
+/* One group's figures; the effect is the ratio. */
+struct candidate {
+    int group;
+    bool strict; /* p comes from permutations */
+    double separation;
+    struct verdict_tag tag;
+};
+
+static double control_scale(const struct stat_input *input, const struct table *control, size_t g)
+{
+    if (input->strict && input->control && control->n[g] >= LEAST_CONTROL_ROWS &&
+        control->n_seqs[g] >= STAT_MIN_SEQS)
+        return table_scale(control, g, control->n[g], NULL);
+    return input->floor.scale;
+}
+
+static void fill_candidate(const struct stat_input *input, const struct table *test,
+                           const struct table *control, const struct groups *groups, int g,
+                           struct candidate *out)
+{
+    size_t all = (size_t)groups_count(groups), at = (size_t)g;
+    const struct group *group = groups_at(groups, g);
+    struct verdict_tag *tag = &out->tag;
+    *out = (struct candidate){.group = g};
+    group_name(group, tag->name, sizeof tag->name);
+    tag->field = group->field;
+    tag->side = group->side;
+    tag->value = group->value;
+    tag->n = test->n[at];
+    tag->n_rest = test->n[all] - tag->n;
+    tag->n_seqs = test->n_seqs[at];
+    tag->flips = test->flips[at];
+    tag->flips_rest = test->flips[all] - tag->flips;
+    tag->scale = table_scale(test, at, tag->n, NULL);
+    tag->scale_rest = table_scale(test, all, tag->n_rest, &test->histogram[at * STAT_N_BINS]);
+    double floor = fmax(control_scale(input, control, at), input->floor.scale / 8);
+    tag->ratio = tag->scale / floor;
+    tag->ratio_rest = tag->scale_rest / input->floor.scale;
+    tag->p = tag->p_adjusted = NAN;
+    out->separation = separation(test, at, all);
+    out->strict = input->strict && tag->n_seqs >= STAT_MIN_SEQS;
+}
+
+/* The largest ratio that an honest pair may have. */
+static double ratio_limit(const struct candidate *candidate)
+{
+    return candidate->strict ? STRICT_RATIO : STAT_LOOSE_RATIO;
+}
+
+static bool stands_out(const struct candidate *candidate)
+{
+    const struct verdict_tag *tag = &candidate->tag;
+    return tag->ratio > ratio_limit(candidate) && tag->scale > LOCAL_RATIO * tag->scale_rest;
+}
+
+/* Units of the strict groups, the control's behind the test's: the same group's where the control
+ * has it, else all its rows. */
+static struct stat_unit *strict_units(const struct stat_input *input, const struct table *test,
+                                      const struct table *control, const struct candidate *list,
+                                      int n, int all, int *out_n)
+{
+    size_t n_test = test->n_units, n_control = input->control ? control->n_units : 0;
+    struct stat_unit *units = xcalloc((size_t)n * (n_test + n_control), sizeof *units);
+    *out_n = 0;
+    for (int c = 0; c < n; c++) {
+        if (!list[c].strict)
+            continue;
+        struct stat_unit *to = units + (size_t)(*out_n)++ * (n_test + n_control);
+        size_t g = (size_t)list[c].group, h = g;
+        if (input->control &&
+            (control->n[g] < LEAST_CONTROL_ROWS || control->n_seqs[g] < STAT_MIN_SEQS))
+            h = (size_t)all;
+        memcpy(to, test->units + g * n_test, n_test * sizeof *to);
+        if (n_control)
+            memcpy(to + n_test, control->units + h * n_control, n_control * sizeof *to);
+    }
+    return units;
+}
+
+/* Permutation p of the strict groups: its own into tag.p, the familywise one into p_adjusted. */
+static void strict_p(const struct stat_input *input, const struct table *test,
+                     const struct table *control, struct candidate *list, int n, int all)
+{
+    bool any = false;
+    int n_strict, k = 0;
+    for (int c = 0; c < n; c++)
+        any |= list[c].strict && stands_out(&list[c]);
+    if (!any)
+        return;
+    struct stat_unit *units = strict_units(input, test, control, list, n, all, &n_strict);
+    struct stat_outcome *outcomes = xcalloc((size_t)n_strict, sizeof *outcomes);
+    if (input->control)
+        stat_permute_groups(units, n_strict, test->n_units, control->n_units, 0, input->seed,
+                            outcomes);
+    else
+        stat_flip_groups(units, n_strict, test->n_units, 0, input->seed, outcomes);
+    for (int c = 0; c < n; c++)
+        if (list[c].strict) {
+            list[c].tag.p = outcomes[k].p;
+            list[c].tag.p_adjusted = outcomes[k++].p_max;
+        }
+    free(outcomes);
+    free(units);
+}
+
+/* Without a strict control: P(the group's median is this large) at the largest scale that is left
+ * to an honest pair; Bonferroni over the groups. */
+static void loose_p(const struct stat_input *input, struct candidate *list, int n)
+{
+    int n_loose = 0;
+    for (int c = 0; c < n; c++)
+        n_loose += !list[c].strict;
+    for (int c = 0; c < n; c++) {
+        struct verdict_tag *tag = &list[c].tag;
+        if (list[c].strict)
+            continue;
+        double p = stat_t4_upper(tag->scale / 1.4826, STAT_LOOSE_RATIO * input->floor.scale);
+        tag->p = stat_binomial_upper((tag->n + 1) / 2, tag->n, p);
+        tag->p_adjusted = fmin(1, tag->p * n_loose);
+    }
+}
+
+/* Strongest first: those that stand out by how well they part the rows, then the others. */
+static int compare_candidates(const void *a, const void *b)
+{
+    const struct candidate *x = a, *y = b;
+    bool out_x = stands_out(x), out_y = stands_out(y);
+    if (out_x != out_y)
+        return out_y - out_x;
+    if (x->separation != y->separation)
+        return (x->separation < y->separation) - (x->separation > y->separation);
+    return x->group - y->group;
+}
+
+static int list_candidates(const struct stat_input *input, const struct table *test,
+                           const struct table *control, const struct groups *groups,
+                           struct candidate *list)
+{
+    int n = 0, n_groups = groups_count(groups);
+    for (int g = 0; g < n_groups; g++)
+        if (test->n[g] >= LEAST_ROWS && test->n_all[g] < test->n_all[n_groups])
+            fill_candidate(input, test, control, groups, g, &list[n++]);
+    return n;
+}
+
+/* The candidate with the smallest familywise p among those that stand out, the strongest of equals;
+ * -1: none stands out. */
+static int find_best(const struct candidate *list, int n)
+{
+    int best = -1;
+    for (int c = 0; c < n; c++)
+        if (stands_out(&list[c]) &&
+            (best < 0 || list[c].tag.p_adjusted < list[best].tag.p_adjusted))
+            best = c;
+    return best;
+}
+
+/* Settle the test: the best candidate gives p and effect, and comes first. Strict and loose groups
+ * are two families. */
+static void settle(struct candidate *list, int n, struct verdict_test *out)
+{
+    bool strict = false, loose = false;
+    int best = find_best(list, n);
+    for (int c = 0; c < n; c++) {
+        strict |= list[c].strict;
+        loose |= !list[c].strict;
+    }
+    if (best > 0) {
+        struct candidate first = list[best];
+        memmove(list + 1, list, (size_t)best * sizeof *list);
+        list[0] = first;
+    }
+    out->applies = n > 0;
+    out->p = best < 0 ? 1 : fmin(1, list[0].tag.p_adjusted * (strict + loose));
+    out->effect = n ? list[0].tag.ratio : 0;
+    out->limit = n ? ratio_limit(&list[0]) : NAN;
+    if (best < 0)
+        snprintf(out->detail, sizeof out->detail, "%d tags, none stands out", n);
+    else
+        snprintf(out->detail, sizeof out->detail, "%s: %.3g times the floor, the rest %.3g",
+                 list[0].tag.name, list[0].tag.ratio, list[0].tag.ratio_rest);
+}
+
+/* Benjamini and Hochberg's p for the listing, and which tags reject by it. */
+static void adjust_listing(struct candidate *list, int n)
+{
+    double *p = xcalloc((size_t)n, sizeof *p), *adjusted = xcalloc((size_t)n, sizeof *adjusted);
+    for (int c = 0; c < n; c++)
+        p[c] = list[c].tag.p;
+    stat_benjamini_hochberg(p, adjusted, n);
+    for (int c = 0; c < n; c++) {
+        list[c].tag.p_adjusted = adjusted[c];
+        list[c].tag.rejects = stands_out(&list[c]) && adjusted[c] < 0.05;
+    }
+    free(p);
+    free(adjusted);
+}
+
+void stat_test_tag(const struct stat_input *input, struct verdict_test *out,
+                   struct verdict_tag **out_tags, size_t *out_n)
+{
+    struct groups *groups = groups_new(input->test, input->chunk);
+    int n_groups = groups_count(groups);
+    struct table test, control;
+    struct candidate *list = xcalloc((size_t)n_groups, sizeof *list);
+    *out = (struct verdict_test){.limit = NAN, .p = NAN};
+    table_init(&test, n_groups, input->n_units);
+    table_init(&control, n_groups, input->control ? input->n_control_units : 1);
+    table_fill(&test, groups, input, input->test, input->per_unit);
+    if (input->control)
+        table_fill(&control, groups, input, input->control, input->control_per_unit);
+    int n = list_candidates(input, &test, &control, groups, list);
+    strict_p(input, &test, &control, list, n, n_groups);
+    loose_p(input, list, n);
+    qsort(list, (size_t)n, sizeof *list, compare_candidates);
+    settle(list, n, out);
+    adjust_listing(list, n);
+    *out_tags = xcalloc((size_t)n, sizeof **out_tags);
+    *out_n = (size_t)n;
+    for (int c = 0; c < n; c++)
+        (*out_tags)[c] = list[c].tag;
+    free(list);
+    table_fini(&test);
+    table_fini(&control);
+    groups_free(groups);
+}

@@ -1,0 +1,253 @@
+/* How often the calibrated rule convicts, over many seeds: clean pairs by the shape of their noise,
+ * and defects by their size; the seed's rule on the same rows beside it. Printed by
+ *   tests/verdict_table [--seeds N] [--power-seeds N]
+ * as one table: share of seeds with a defect-class verdict, and the most frequent verdict. */
+#include "collector/calibrated.h"
+#include "collector/seed.h"
+#include "collector/simulate.h"
+#include "collector/xalloc.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WINDOW = 24 }; /* of the seed's rule: the last positions of each prompt */
+
+/* How the tested pair's control is made. */
+enum control { CONTROL_SAME, CONTROL_OTHER, CONTROL_PRIOR, CONTROL_N };
+static const char *const control_names[CONTROL_N] = {"same", "other", "prior"};
+
+struct scenario {
+    const char *name;
+    struct simulate_options test;
+    enum control control;
+    double control_scale; /* scale of the control's noise over the test's */
+};
+
+/* What came out over the seeds. */
+struct tally {
+    int n, defects, named, by_class[VERDICT_N_CLASSES], by_test[TEST_N];
+    int seed_windows, seed_defects;
+};
+
+static double worst_delta(const struct pair_row *row)
+{
+    const struct pair_logit *ids[4] = {&row->a.topk[0], &row->a.topk[1], &row->b.topk[0],
+                                       &row->b.topk[1]};
+    double delta = 0;
+    for (int k = 0; k < 4; k++) {
+        double a = NAN, b = NAN;
+        for (int i = 0; i < row->a.n_topk; i++)
+            if (row->a.topk[i].token == ids[k]->token)
+                a = row->a.topk[i].logit;
+        for (int i = 0; i < row->b.n_topk; i++)
+            if (row->b.topk[i].token == ids[k]->token)
+                b = row->b.topk[i].logit;
+        if (!isnan(a - b))
+            delta = fmax(delta, fabs(a - b));
+    }
+    return delta;
+}
+
+static struct seed_row seed_row_of(const struct pair_row *row)
+{
+    struct seed_row out = {.pos = row->pos, .a1 = -1, .a2 = -1, .b1 = -1, .b2 = -1};
+    if (row->b.n_topk <
+        2) { /* not finite: the rule sees argmax 0 on both sides and no difference */
+        out.a1 = out.b1 = 0;
+        return out;
+    }
+    out.a1 = row->a.topk[0].token;
+    out.a2 = row->a.topk[1].token;
+    out.b1 = row->b.topk[0].token;
+    out.b2 = row->b.topk[1].token;
+    out.margin_a = row->a.topk[0].logit - row->a.topk[1].logit;
+    out.margin_b = row->b.topk[0].logit - row->b.topk[1].logit;
+    out.delta = (float)worst_delta(row);
+    return out;
+}
+
+/* Apply the seed's rule to the last rows of every sequence. */
+static void tally_seed(const struct simulate_options *options, struct tally *tally)
+{
+    struct simulate simulate;
+    struct pair_row row;
+    struct seed_row rows[WINDOW];
+    simulate_init(&simulate, options);
+    int n_rows = simulate.options.n_rows, n = 0;
+    while (simulate_row(&simulate, &row)) {
+        if (row.pos >= n_rows - WINDOW)
+            rows[n++] = seed_row_of(&row);
+        if (row.pos < n_rows - 1)
+            continue;
+        struct seed_summary summary;
+        struct err err;
+        if (!seed_summarize(rows, n, &summary, &err)) {
+            tally->seed_windows++;
+            tally->seed_defects +=
+                summary.cls == SEED_SYSTEMATIC || summary.cls == SEED_UNEXPLAINED;
+        }
+        n = 0;
+    }
+}
+
+static void tally_verdict(const struct scenario *scenario, uint64_t seed, struct tally *tally)
+{
+    struct simulate_options test_options = scenario->test, control_options = scenario->test;
+    test_options.seed = 2 * seed;
+    control_options.seed = 2 * seed + 1;
+    control_options.defect = DEFECT_NONE;
+    double scale = test_options.scale > 0 ? test_options.scale : 0.1;
+    control_options.scale = scale * (scenario->control_scale > 0 ? scenario->control_scale : 1);
+    struct pairs *test = simulate_pairs(&test_options), *control = simulate_pairs(&control_options);
+    enum floor_class cls = test_options.bf16 ? FLOOR_REASSOC_BF16_HEAD : FLOOR_PRECISION;
+    struct floor floor;
+    double ulp = verdict_grid(test);
+    if (scenario->control == CONTROL_PRIOR)
+        floor_from_prior(&floor, cls, ulp);
+    else
+        floor_from_pairs(&floor, control,
+                         scenario->control == CONTROL_SAME ? FLOOR_SAME : FLOOR_OTHER, cls, ulp);
+    struct verdict_options options = {
+        .cls = cls,
+        .floor = &floor,
+        .control = scenario->control == CONTROL_PRIOR ? NULL : control,
+        .greedy = 1,
+        .chunk = 32,
+        .seed = seed,
+    };
+    struct verdict verdict;
+    struct err err;
+    if (verdict_judge(&verdict, test, &options, &err)) {
+        fprintf(stderr, "verdict_table: %s\n", err.text);
+        exit(1);
+    }
+    tally->n++;
+    tally->defects += verdict_is_defect(verdict.cls);
+    tally->by_class[verdict.cls]++;
+    for (int t = 0; t < TEST_N; t++)
+        tally->by_test[t] += verdict.tests[t].rejects;
+    if (getenv("VERDICT_TABLE_WHY") && verdict_is_defect(verdict.cls)) {
+        fprintf(stderr, "  seed %llu: %s(%s) beside %s\n", (unsigned long long)seed,
+                verdict_names[verdict.cls], verdict.reason, verdict.beside);
+        for (int t = 0; t < TEST_N; t++)
+            if (verdict.tests[t].rejects)
+                fprintf(stderr, "    %s p %.2g effect %.3g: %s\n", verdict_test_names[t],
+                        verdict.tests[t].p, verdict.tests[t].effect, verdict.tests[t].detail);
+    }
+    verdict_fini(&verdict);
+    floor_fini(&floor);
+    pairs_free(test);
+    pairs_free(control);
+}
+
+static void print_tally(const struct scenario *scenario, const struct tally *tally)
+{
+    int top = 0;
+    for (int c = 1; c < VERDICT_N_CLASSES; c++)
+        if (tally->by_class[c] > tally->by_class[top])
+            top = c;
+    printf("%-40s %-6s %6.2f %%  %6.2f %%  %-18s %5.1f %%", scenario->name,
+           control_names[scenario->control], 100. * tally->defects / tally->n,
+           100. * tally->seed_defects / (tally->seed_windows ? tally->seed_windows : 1),
+           verdict_names[top], 100. * tally->by_class[top] / tally->n);
+    for (int t = 0; t < TEST_N; t++)
+        if (tally->by_test[t])
+            printf(" %s:%d", verdict_test_names[t], tally->by_test[t]);
+    putchar('\n');
+    fflush(stdout);
+}
+
+static void run_scenario(const struct scenario *scenario, int n_seeds)
+{
+    struct tally tally = {0};
+    for (int seed = 1; seed <= n_seeds; seed++) {
+        struct simulate_options options = scenario->test;
+        options.seed = 2 * (uint64_t)seed;
+        tally_verdict(scenario, (uint64_t)seed, &tally);
+        tally_seed(&options, &tally);
+    }
+    print_tally(scenario, &tally);
+}
+
+/* Clean pairs: every noise shape, on a grid and off it, with bit-equal rows and without. */
+static void run_clean(enum control control, double control_scale, int n_seeds)
+{
+    for (int noise = 0; noise < NOISE_N; noise++)
+        for (int bf16 = 0; bf16 < 2; bf16++)
+            for (int equal = 0; equal < 2; equal++) {
+                char name[64];
+                snprintf(name, sizeof name, "clean %s%s%s", simulate_noises[noise].name,
+                         bf16 ? ", bf16 grid" : "", equal ? ", bit-equal rows" : "");
+                run_scenario(&(struct scenario){.name = name,
+                                                .test = {.noise = (enum simulate_noise)noise,
+                                                         .bf16 = bf16,
+                                                         .equal_share = equal},
+                                                .control = control,
+                                                .control_scale = control_scale},
+                             n_seeds);
+            }
+}
+
+/* A defect's power over its size. */
+static void run_power(enum simulate_defect defect, const double *sizes, int n, enum control control,
+                      int n_seeds)
+{
+    for (int k = 0; k < n; k++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s %g", simulate_defects[defect].name, sizes[k]);
+        run_scenario(&(struct scenario){.name = name,
+                                        .test = {.defect = defect, .size = sizes[k], .n_rows = 200},
+                                        .control = control},
+                     n_seeds);
+    }
+}
+
+static const struct curve {
+    enum simulate_defect defect;
+    double sizes[6];
+} curves[] = {
+    {DEFECT_ALL, {1.25, 1.5, 2, 3, 5, 10}},
+    {DEFECT_HALF, {1.5, 2, 3, 5, 10, 30}},
+    {DEFECT_RARE, {3, 5, 10, 30, 100, 300}},
+    {DEFECT_TEMPERATURE, {0.1, 0.2, 0.3, 0.5, 1, 2}},
+    {DEFECT_SHIFT, {0.1, 0.2, 0.3, 0.5, 1, 2}},
+    {DEFECT_ID, {0.5, 1, 1.5, 2, 3, 5}},
+    {DEFECT_BATCH_ROW, {1.25, 1.5, 2, 3, 10, 100}},
+    {DEFECT_LATE, {1.25, 1.5, 2, 3, 4, 8}},
+    {DEFECT_RESIDUE, {1.5, 2, 3, 5, 10, 20}},
+    {DEFECT_BOUNDARY, {1.5, 2, 3, 5, 10, 20}},
+    {DEFECT_SEQUENCE, {2, 3, 5, 10, 30, 100}},
+    {DEFECT_UBATCH_NAN, {100}},
+};
+
+static int number_option(int argc, char **argv, const char *name, int otherwise)
+{
+    for (int i = 1; i + 1 < argc; i++)
+        if (!strcmp(argv[i], name))
+            return atoi(argv[i + 1]);
+    return otherwise;
+}
+
+int main(int argc, char **argv)
+{
+    int seeds = number_option(argc, argv, "--seeds", 1000);
+    int power_seeds = number_option(argc, argv, "--power-seeds", 100);
+    printf("%-40s %-6s %8s  %8s  %-18s %7s tests that reject\n", "pair", "floor", "defect",
+           "seed's", "most frequent", "");
+    for (int control = 0; control < CONTROL_N && seeds > 0; control++)
+        run_clean((enum control)control, 1, seeds);
+    for (double ratio = 0.5; ratio <= 2 && seeds > 0; ratio *= 4) {
+        printf("control's scale %g times the test's\n", ratio);
+        run_clean(CONTROL_OTHER, ratio, seeds / 4);
+    }
+    for (int control = 0; control < CONTROL_N && power_seeds > 0; control++)
+        for (size_t c = 0; c < sizeof curves / sizeof *curves; c++) {
+            int n = 0;
+            while (n < 6 && curves[c].sizes[n] > 0)
+                n++;
+            run_power(curves[c].defect, curves[c].sizes, n, (enum control)control, power_seeds);
+        }
+    return 0;
+}
