@@ -13,6 +13,13 @@ noinst_LIBRARIES += %D%/libkernels.a
 	%D%/cpu_matmul_ref.inc \
 	%D%/cpu_mixer.inc \
 	%D%/cpu_portable.c \
+	%D%/cpu_dot.c \
+	%D%/cpu_dot.h \
+	%D%/cpu_dot.inc \
+	%D%/cpu_dot_avx2.c \
+	%D%/cpu_dot_avx512.c \
+	%D%/cpu_dot_portable.c \
+	%D%/cpu_dot_vec.h \
 	%D%/cpu_ref.c \
 	%D%/cpu_rows.inc \
 	%D%/cpu_vector.inc \

@@ -32,6 +32,8 @@ check_PROGRAMS += %D%/topk_t
 %C%_topk_t_LDADD = shim/libshim.a -lm
 check_PROGRAMS += %D%/gguf_t
 %C%_gguf_t_LDADD = engine/libengine.a kernels/libkernels.a -lm
+check_PROGRAMS += %D%/dot_t
+%C%_dot_t_LDADD = kernels/libkernels.a -lm
 check_PROGRAMS += %D%/dequant_t
 %C%_dequant_t_LDADD = kernels/libkernels.a -lm
 
