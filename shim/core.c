@@ -15,7 +15,7 @@
 enum {
     START_S = 10,       /* a hook waits this long for the files to open */
     STOP_S = 5,         /* exit waits this long for the writer */
-    FORK_NS = 200000000 /* a fork waits this long for each lock */
+    FORK_NS = 500000000 /* a fork waits this long for each lock */
 };
 
 struct probe probe = {
@@ -129,6 +129,8 @@ static void start(struct probe *p)
     struct timespec deadline = after(START_S * INT64_C(1000000000));
     while (sem_timedwait(&p->started, &deadline) && errno == EINTR)
         ;
+    if (atomic_load(&p->refused))
+        pthread_join(p->writer, NULL); /* it has nothing left to do */
 }
 
 bool probe_enter(struct gate *g)

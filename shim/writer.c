@@ -32,6 +32,7 @@ struct writer {
     struct err failure;  /* the last one's reason */
     int64_t last_commit, last_try, last_record;
     struct store_vocab *vocab; /* in use by the store */
+    bool gone;                 /* the files are no longer ours to touch */
 };
 
 static int64_t clock_ns(clockid_t clock)
@@ -100,6 +101,14 @@ static int write_batch(struct writer *w, struct err *err)
     return 0;
 }
 
+/* The host has closed our descriptors: their numbers may be its own by now. */
+static void give_up(struct writer *w)
+{
+    log_line("the host has closed the probe's files: no longer recording");
+    w->gone = true;
+    atomic_store(&w->p->refused, true);
+}
+
 /* One transaction if it is time for one. Returns whether there may be more to write at once. */
 static bool work(struct writer *w)
 {
@@ -108,6 +117,10 @@ static bool work(struct writer *w)
     int64_t now = clock_ns(CLOCK_MONOTONIC);
     struct err err;
     bool failing = atomic_load(&p->failing);
+    if (p->shared_files && !spool_intact(&p->spool)) {
+        give_up(w);
+        return false;
+    }
     if (failing ? now - w->last_try < RETRY_NS
                 : used < BATCH && now - w->last_commit < COMMIT_NS && !is_stopping(w))
         return false;
@@ -267,10 +280,10 @@ static void *writer_main(void *arg)
     int starting = STATE_STARTING;
     atomic_compare_exchange_strong(&p->state, &starting, rc ? STATE_OFF : STATE_ON);
     sem_post(&p->started);
-    while (!rc && !is_stopping(w))
+    while (!rc && !is_stopping(w) && !w->gone)
         if (!work(w))
             sleep_until_woken(w);
-    if (!rc)
+    if (!rc && !w->gone)
         finish(w);
     free(w);
     return NULL;

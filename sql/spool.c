@@ -140,6 +140,11 @@ const struct record *spool_record(const struct spool *sp, uint64_t n)
     return r;
 }
 
+bool spool_intact(const struct spool *sp)
+{
+    return still_there(sp->fd, sp->path);
+}
+
 void spool_yield(struct spool *sp)
 {
     if (sp->in_file && ftruncate(sp->fd, (off_t)sp->map_bytes))

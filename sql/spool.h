@@ -77,6 +77,9 @@ static inline struct record *spool_slot(const struct spool *sp, uint64_t n)
                              (size_t)(n % h->n_slots) * h->slot_bytes);
 }
 
+/* Whether the descriptor and the path still name the same file: nobody closed or removed it. */
+bool spool_intact(const struct spool *sp);
+
 /* Count n of a kind as not recorded. */
 static inline void spool_lose(struct spool *sp, enum spool_lost kind, uint64_t n)
 {

@@ -6,7 +6,10 @@ target=$abs_top_builddir/tests/target
 preload=$probe
 case $SANITIZE in
 *address*) preload="$(gcc -print-file-name=libasan.so) $probe" ;;
-*thread*) preload="$(gcc -print-file-name=libtsan.so) $probe" ;;
+*thread*)
+    preload="$(gcc -print-file-name=libtsan.so) $probe"
+    TSAN_OPTIONS=${TSAN_OPTIONS-}:atexit_sleep_ms=0
+    export TSAN_OPTIONS ;;
 esac
 cd "$tmp" || exit 99
 
@@ -36,6 +39,7 @@ both() { # NAME EXPECTED-ROWS|any|busy MODE [N]
     (cd with && ulimit -c 0 && LD_PRELOAD=$preload "$target" "$@" >../with.out 2>../with.err
         echo "exit $?" >>../with.out)
     is "$name: same output and exit status" "$(cat with.out)" "$(cat bare.out)"
+    cp with.err with.all
     [ "$rows" != busy ] || sed -i '/rows were not recorded/d' with.err # more than a disk takes
     is "$name: nothing on stderr" "$(cat with.err)" "$(cat bare.err)"
     case $rows in any | busy) return ;; esac
@@ -59,7 +63,10 @@ is "exec: the first image's run is recovered" \
     "$(sql with/run.db 'SELECT state FROM runs ORDER BY run_id' | xargs)" "recovered closed"
 both "threads" 800 threads
 both "exit while threads record" busy exit_busy
-both "all descriptors closed by the host" 200 close_all
+case $SANITIZE in
+*thread*) skip "all descriptors closed by the host" "the sanitizer wants one file table" ;;
+*) both "all descriptors closed by the host" 200 close_all ;;
+esac
 both "the folder changed by the host" 200 chdir
 both "a child that calls no hook" 200 fork_idle
 case $SANITIZE in
@@ -68,7 +75,9 @@ case $SANITIZE in
     both "fork" "50 200" fork
     both "a daemon" any daemon
     both "fork while threads record" busy fork_busy 20
-    is "every child has a database of its own" "$(find with -name 'run-*.db' | wc -l)" 10 ;;
+    # One that is forked while the writer is inside the kernel for long cannot record, and says so.
+    is "every child has a database of its own, or says that it has none" \
+        "$(($(find with -name 'run-*.db' | wc -l) + $(grep -c ': 20 rows' with.all)))" 10 ;;
 esac
 
 # Two processes at once, one name.

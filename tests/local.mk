@@ -28,6 +28,14 @@ sh_tests = \
 noinst_PROGRAMS += %D%/target
 %C%_target_LDFLAGS = $(AM_LDFLAGS) -pthread
 
+check_PROGRAMS += %D%/context_hash_t
+%C%_context_hash_t_LDADD = shim/libshim.a -lxxhash
+
+# Loads libprobe.so, which has an SQLite of its own.
+check_PROGRAMS += %D%/probe_t
+%C%_probe_t_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS)
+%C%_probe_t_LDADD = $(SQLITE_LIBS) -lm
+
 check_PROGRAMS += %D%/topk_t
 %C%_topk_t_LDADD = shim/libshim.a -lm
 check_PROGRAMS += %D%/gguf_t

@@ -1,0 +1,373 @@
+/* The probe through its table, as an engine uses it: this program runs itself as the engine, with a
+ * database of its own for each case, and reads back what that has recorded. */
+#include "config.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <sqlite3.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shim/capture.h"
+#include "shim/probe.h"
+#include "tests/tap.h"
+
+enum { N_VOCAB = 100, STRIDE = 128, TOPK = 20 };
+
+static const struct probe_ops *ops;
+
+/* ---- the engine's side ---- */
+
+static void attach(void)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/shim/libprobe.so", getenv("abs_top_builddir"));
+    void *lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    ops = lib ? probe_attach() : NULL;
+    if (!ops) {
+        printf("Bail out! %s: %s\n", path, dlerror());
+        exit(1);
+    }
+}
+
+/* Distinct values, none of them near another. */
+static float logit_at(int64_t pos, int32_t id)
+{
+    return (float)((id * 37 + pos * 11) % N_VOCAB) / 4 - 10;
+}
+
+/* The second arm sees the same but for three ids, one of which climbs to the top. */
+static float other_logit_at(int64_t pos, int32_t id)
+{
+    float x = logit_at(pos, id);
+    return id == 3 ? x + 0.125f : id == 5 ? 30 : id == 7 ? x - 1 : x;
+}
+
+static uint64_t hash_at(int64_t pos)
+{
+    uint64_t hash = 0;
+    for (int32_t p = 0; p <= pos; p++)
+        hash = ops->context_hash(hash, &p, 1);
+    return hash;
+}
+
+static uint64_t begin(int32_t arm, int32_t n_tokens, int64_t n_past)
+{
+    return ops->forward_begin(
+        &(struct probe_forward){sizeof(struct probe_forward), arm, n_tokens, 1, n_past, 0, 1});
+}
+
+static void give(uint64_t forward, enum probe_dtype dtype, int32_t n_rows, int32_t n_vocab,
+                 int64_t stride, const void *data, const struct probe_row *rows)
+{
+    ops->logits(forward, &(struct probe_logits){sizeof(struct probe_logits), PROBE_HOST, dtype,
+                                                n_rows, n_vocab, stride, data, NULL, rows});
+}
+
+static int text_of(void *user, int32_t token, char *buf, size_t size)
+{
+    (void)user;
+    if (token == 99)
+        return -1;
+    int n = snprintf(buf, size, "t%d", token);
+    if (token == 5) { /* bytes, not text */
+        buf[0] = (char)0xff;
+        buf[1] = 0;
+    }
+    ops->forward_end(1); /* a hook within a hook does nothing */
+    return n;
+}
+
+/* Three positions, all in one forward, then one by one in another arm. */
+static void engine_arms(void)
+{
+    float logits[3 * STRIDE] = {0};
+    struct probe_row rows[3];
+    char *value = malloc(10001);
+    memset(value, 'v', 10000);
+    value[10000] = 0;
+    ops->run_setting("engine", "probe_t 1", "api");
+    ops->run_setting("knob", "a", "env");
+    ops->run_setting("knob", "b", "default");
+    ops->run_setting("long", value, "api");
+    ops->vocab(N_VOCAB, text_of, NULL);
+    int32_t prefill = ops->arm("prefill", PROBE_PREFILL, NULL);
+    int32_t decode = ops->arm("decode", PROBE_DECODE, "reassoc");
+    printf("arms %d %d %d %d\n", prefill > 0, decode == prefill + 1,
+           ops->arm("prefill", PROBE_PREFILL, NULL) == prefill,
+           ops->arm("prefill", (enum probe_phase)9, NULL));
+    ops->sequence(70, "first", -1);
+    ops->sequence(71, "second", 70);
+    for (int64_t pos = 0; pos < 3; pos++) {
+        rows[pos] = (struct probe_row){hash_at(pos), 70, pos, (int32_t)pos, (int32_t)pos};
+        for (int32_t i = 0; i < N_VOCAB; i++)
+            logits[pos * STRIDE + i] = logit_at(pos, i);
+    }
+    uint64_t f = begin(prefill, 3, 0);
+    give(f, PROBE_F32, 3, N_VOCAB, STRIDE, logits, rows);
+    ops->forward_end(f);
+    for (int64_t pos = 0; pos < 3; pos++) {
+        for (int32_t i = 0; i < N_VOCAB; i++)
+            logits[i] = other_logit_at(pos, i);
+        rows[0] = (struct probe_row){hash_at(pos), 71, pos, (int32_t)pos, 0};
+        f = begin(decode, 1, pos);
+        give(f, PROBE_F32, 1, N_VOCAB, N_VOCAB, logits, rows);
+        ops->forward_end(f);
+        ops->token(71, pos, 5);
+    }
+    ops->token(71, 999, 5); /* no such row */
+    free(value);
+}
+
+static uint16_t bf16_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    return (uint16_t)(bits >> 16);
+}
+
+/* Rows that are not all finite, short ones, half precision, contexts that are unknown. */
+static void engine_odd(void)
+{
+    int32_t arm = ops->arm("decode", PROBE_DECODE, NULL);
+    float x[8] = {1, NAN, -INFINITY, INFINITY, 0.5f, -0.0f, 3e-45f, 2};
+    uint16_t bf[4], f16[4] = {0x3c00, 0x7c00, 0xfe00, 0x0001};
+    for (int i = 0; i < 4; i++)
+        bf[i] = bf16_of((float)i - 2);
+    struct probe_row row = {0, 1, 0, PROBE_NO_TOKEN, 0};
+    uint64_t f = begin(arm, 1, 0);
+    give(f, PROBE_F32, 1, 8, 8, x, &row);
+    row.pos = 1;
+    give(f, PROBE_BF16, 1, 4, 4, bf, &row);
+    row.pos = 2;
+    give(f, PROBE_F16, 1, 4, 4, f16, &row);
+    for (int i = 0; i < 8; i++)
+        x[i] = -INFINITY;
+    row.pos = 3;
+    give(f, PROBE_F32, 1, 8, 8, x, &row);
+    x[0] = NAN;
+    row.pos = 4;
+    give(f, PROBE_F32, 1, 1, 1, x, &row);
+    ops->forward_end(f);
+}
+
+/* Calls that make no sense: each is counted, none crashes. */
+static void engine_bad(void)
+{
+    float x[4] = {0};
+    struct probe_row row = {1, 1, 0, 0, 0};
+    uint64_t f = begin(ops->arm("decode", PROBE_DECODE, NULL), 1, 0);
+    give(f, PROBE_F32, 0, 4, 4, x, &row);
+    give(f, PROBE_F32, 1, 0, 4, x, &row);
+    give(f, PROBE_F32, 1, 4, 3, x, &row);
+    give(f, (enum probe_dtype)7, 1, 4, 4, x, &row);
+    give(f, PROBE_F32, 1, 4, 4, NULL, &row);
+    give(f, PROBE_F32, 1, 4, 4, x, NULL);
+    ops->logits(f, NULL);
+    ops->logits(f, &(struct probe_logits){.struct_size = 4});
+    ops->logits(0, NULL);
+    ops->forward_begin(NULL);
+    ops->forward_end(0);
+    ops->run_setting(NULL, NULL, NULL);
+    ops->arm(NULL, PROBE_DECODE, NULL);
+    ops->vocab(0, NULL, NULL);
+    ops->sequence(5, NULL, -1);
+    ops->run_setting("empty", NULL, NULL);
+    give(0, PROBE_F32, 1, 4, 4, x, &row); /* a forward that is not recorded: legal, silent */
+    give(f, PROBE_F32, 1, 4, 4, x, &row);
+    ops->forward_end(f);
+}
+
+/* A row in device memory, which this build cannot read. */
+static void engine_device(void)
+{
+    struct probe_row row = {1, 1, 0, 0, 0};
+    uint64_t f = begin(ops->arm("decode", PROBE_DECODE, NULL), 1, 0);
+    ops->logits(f, &(struct probe_logits){sizeof(struct probe_logits), PROBE_CUDA, PROBE_F32, 1, 4,
+                                          4, &row, NULL, &row});
+    ops->forward_end(f);
+}
+
+/* ---- the reader's side ---- */
+
+static sqlite3 *db;
+static char db_path[4096];
+
+static const char *text(const char *sql)
+{
+    static char out[4][4096];
+    static int turn;
+    char *buf = out[turn++ % 4];
+    sqlite3_stmt *st = NULL;
+    snprintf(buf, sizeof out[0], "(no row)");
+    if (sqlite3_prepare_v2(db, sql, -1, &st, NULL))
+        snprintf(buf, sizeof out[0], "%s", sqlite3_errmsg(db));
+    else if (sqlite3_step(st) == SQLITE_ROW)
+        snprintf(buf, sizeof out[0], "%s",
+                 sqlite3_column_text(st, 0) ? (const char *)sqlite3_column_text(st, 0) : "NULL");
+    sqlite3_finalize(st);
+    return buf;
+}
+
+/* Run this program as the engine of a case, then open what it left. */
+static void record(const char *self, const char *name)
+{
+    int status;
+    sqlite3_close(db);
+    db = NULL;
+    snprintf(db_path, sizeof db_path, "%s.db", name);
+    setenv("PROBE_DB", db_path, 1);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        execl(self, self, name, (char *)NULL);
+        _exit(127);
+    }
+    waitpid(child, &status, 0);
+    ok(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s: the engine leaves with 0", name);
+    if (sqlite3_open_v2(db_path, &db, SQLITE_OPEN_READONLY, NULL))
+        printf("Bail out! %s: %s\n", db_path, sqlite3_errmsg(db));
+    is_str(text("SELECT state || (ended_ns > started_ns) FROM runs"), "closed1",
+           "%s: the run is closed", name);
+    is_str(text("PRAGMA integrity_check"), "ok", "%s: the database is sound", name);
+}
+
+static void test_arms(const char *self)
+{
+    record(self, "arms");
+    is_str(text("SELECT group_concat(label || ' ' || phase || ' ' || ifnull(class, '-'), ', ')"
+                " FROM arms"),
+           "prefill prefill -, decode decode reassoc", "the arms");
+    is_str(text("SELECT engine || ' ' || n_vocab FROM runs"), "probe_t 1 100",
+           "settings fill the columns of the run");
+    is_str(text("SELECT value || ' ' || source FROM settings WHERE name = 'knob'"), "b default",
+           "the last value of a setting counts");
+    is_str(text("SELECT length(value) || ' ' || length(replace(value, 'v', '')) FROM settings"
+                " WHERE name = 'long'"),
+           "10000 0", "a long value is whole");
+    is_str(text("SELECT value || ' ' || source FROM settings WHERE name = 'PROBE_TOPK'"),
+           "20 default", "the probe's own settings are there");
+    is_str(text("SELECT group_concat(s.seq || ' ' || s.label || ' ' || ifnull(p.seq, '-'), ', ')"
+                " FROM sequences s LEFT JOIN sequences p ON p.seq_id = s.parent_seq_id"),
+           "70 first -, 71 second 70", "the sequences");
+    is_str(text("SELECT group_concat(n_tokens || ' ' || n_past, ', ') FROM forwards"),
+           "3 0, 1 0, 1 1, 1 2", "the forwards");
+    is_str(text("SELECT count(*) || ' ' || count(DISTINCT context_hash) || ' ' || sum(pos)"
+                " FROM logits WHERE length(context_hash) = 16"),
+           "6 3 6", "three contexts, twice");
+    is_str(text("SELECT group_concat(ifnull(emitted_token, '-'), ' ') FROM logits"), "- - - 5 5 5",
+           "emitted tokens stand at their rows");
+    is_str(text("SELECT count(*) FROM logits WHERE json_array_length(topk) <> 20"), "0",
+           "each row has its list");
+    is_str(text("SELECT hex(text) FROM vocab WHERE token = 5"), "FF00", "texts may be any bytes");
+    is_str(text("SELECT count(*) FROM vocab WHERE token NOT IN (SELECT j.value ->> 0 FROM logits,"
+                " json_each(topk) AS j UNION SELECT input_token FROM logits)"),
+           "0", "only texts of ids that occur");
+}
+
+/* Every delta row of the second arm, computed anew from the two rows' logits. */
+static void test_deltas(void)
+{
+    int good = 1, n_exact = 0, n_bound = 0;
+    sqlite3_stmt *st;
+    sqlite3_prepare_v2(db,
+                       "SELECT l.pos, d.token, d.logit, d.base_logit, d.delta, d.bound, b.seq_id,"
+                       " b.pos FROM deltas d JOIN logits l USING (row_id)"
+                       " JOIN logits b ON b.row_id = d.base_row_id",
+                       -1, &st, NULL);
+    while (sqlite3_step(st) == SQLITE_ROW) {
+        int64_t pos = sqlite3_column_int64(st, 0);
+        int32_t id = sqlite3_column_int(st, 1);
+        double logit = sqlite3_column_double(st, 2), base = sqlite3_column_double(st, 3);
+        int bound = sqlite3_column_int(st, 5);
+        good &= logit == (double)other_logit_at(pos, id) && sqlite3_column_int64(st, 7) == pos;
+        good &= bound ? (double)logit_at(pos, id) <= base : base == (double)logit_at(pos, id);
+        good &= sqlite3_column_double(st, 4) == logit - base;
+        n_exact += !bound;
+        n_bound += bound;
+    }
+    sqlite3_finalize(st);
+    ok(good, "each delta equals the difference of the logits; a bound is one");
+    is_int(n_exact, 3 * TOPK, "exact at the base row's top ids");
+    is_str(text("SELECT count(*) FROM (SELECT row_id, j.value ->> 0 AS t FROM logits,"
+                " json_each(topk) AS j WHERE row_id > 3) WHERE (row_id, t) NOT IN"
+                " (SELECT row_id, token FROM deltas)"),
+           "0", "every id of the later row's list has a delta or a bound");
+    ok(n_bound > 0, "an id that the base list lacks is bounded by its last logit");
+    is_str(text("SELECT count(*) FROM deltas WHERE row_id <= 3"), "0",
+           "the first arm has no deltas");
+}
+
+static void test_odd(const char *self)
+{
+    record(self, "odd");
+    is_str(text("SELECT n_nan || ' ' || n_posinf || ' ' || n_neginf || ' ' || first_bad"
+                " FROM logits WHERE pos = 0"),
+           "1 1 1 1", "counts of what is not finite");
+    is_str(text("SELECT topk FROM logits WHERE pos = 0"),
+           "[[3,9e999],[7,2],[0,1],[4,0.5],[6,2.80259693e-45],[5,-0.0],[2,-9e999]]",
+           "NaN never stands in the list; infinities are JSON");
+    is_str(text("SELECT group_concat(json_valid(topk), '') FROM logits"), "11111",
+           "every list is valid JSON");
+    is_str(text("SELECT sum(logit = -9e999) || ' ' || sum(logit = 9e999) FROM topk JOIN logits"
+                " USING (row_id) WHERE pos = 0"),
+           "1 1", "SQL reads infinities as such");
+    is_str(text("SELECT top1 || ' ' || (top1_logit = 9e999) || ' ' || (lse = 9e999) FROM logits"
+                " WHERE pos = 0"),
+           "3 1 1", "the best is +inf, and so is the sum");
+    is_str(text("SELECT dtype || topk FROM logits WHERE pos = 1"),
+           "bf16[[3,1],[2,0],[1,-1],[0,-2]]", "bf16");
+    is_str(text("SELECT dtype || topk || n_nan || n_posinf FROM logits WHERE pos = 2"),
+           "f16[[1,9e999],[0,1],[3,5.96046448e-08]]11", "f16");
+    is_str(text("SELECT ifnull(top1, 'NULL') || ' ' || (lse = -9e999) || ' ' || n_neginf"
+                " FROM logits WHERE pos = 3"),
+           "NULL 1 8", "all masked: no best");
+    is_str(text("SELECT topk || n_nan FROM logits WHERE pos = 4"), "[]1", "nothing but a NaN");
+    is_str(text("SELECT count(context_hash) || ' ' || count(input_token) FROM logits"), "0 0",
+           "what is unknown is NULL");
+}
+
+static void test_bad(const char *self)
+{
+    record(self, "bad");
+    is_str(text("SELECT count FROM gaps WHERE kind = 'calls_refused'"), "9",
+           "calls without sense are counted");
+    is_str(text("SELECT count(*) FROM logits"), "1", "the good call among them is recorded");
+    is_str(text("SELECT value = '' FROM settings WHERE name = 'empty'"), "1",
+           "a setting without a value is an empty text");
+    record(self, "device");
+    is_str(text("SELECT count FROM gaps WHERE kind = 'device_rows_dropped'"), "1",
+           "a row in device memory is counted as lost");
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} engines[] = {
+    {"arms", engine_arms}, {"odd", engine_odd}, {"bad", engine_bad}, {"device", engine_device}};
+
+int main(int argc, char **argv)
+{
+    for (size_t i = 0; argc > 1 && i < sizeof engines / sizeof *engines; i++)
+        if (!strcmp(argv[1], engines[i].name)) {
+            attach();
+            engines[i].run();
+            return 0;
+        }
+    char self[4096], folder[] = "/tmp/neartie-probe_t.XXXXXX";
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n < 0 || !mkdtemp(folder) || chdir(folder))
+        return 99;
+    self[n] = 0;
+    test_arms(self);
+    test_deltas();
+    test_odd(self);
+    test_bad(self);
+    sqlite3_close(db);
+    if (!tap_failed && system("rm -rf \"$PWD\""))
+        return 99;
+    return tap_done();
+}
