@@ -8,11 +8,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { KEY_PREFILL = 0x200, KEY_WINDOW, MAX_ARGS = 16 };
+enum { KEY_PREFILL = 0x200, KEY_WINDOW, KEY_ARMS, MAX_ARGS = 16 };
 
 struct options {
     const char *db, *model, *prompt;
-    char *window, *prefill; /* passed on as they are */
+    char *window, *prefill, *arms; /* passed on as they are */
     enum render_format format;
 };
 
@@ -31,6 +31,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_PREFILL:
         o->prefill = arg;
+        return 0;
+    case KEY_ARMS:
+        o->arms = arg;
         return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num > 1)
@@ -52,6 +55,8 @@ static const struct argp_option options_table[] = {
     {"window", KEY_WINDOW, "N", 0, "positions, the last N of the prompt (default 24)", 0},
     {"prefill", KEY_PREFILL, "HOW", 0,
      "truncated: one forward for every position; single: one forward for all", 0},
+    {"arms", KEY_ARMS, "A,B", 0,
+     "arms other than prefill,decode, as neartie-engine gate takes them", 0},
     {0},
 };
 
@@ -86,6 +91,10 @@ static int run_engine(const struct options *o, struct err *err)
     if (o->prefill) {
         argv[n++] = "--prefill";
         argv[n++] = o->prefill;
+    }
+    if (o->arms) {
+        argv[n++] = "--arms";
+        argv[n++] = o->arms;
     }
     argv[n++] = "--";
     argv[n++] = (char *)o->model;

@@ -75,10 +75,10 @@ static int set_environment(const char *db, struct err *err)
         return -1;
     const char *others = getenv("LD_PRELOAD");
     char *preload = xstrdup(probe), *path = absolute(db);
-    if (others && *others) {
-        char *first = join(probe, ":");
+    if (others && *others) { /* first, since a sanitizer's library insists on that */
+        char *first = join(others, ":");
         free(preload);
-        preload = join(first, others);
+        preload = join(first, probe);
         free(first);
     }
     int rc = setenv("LD_PRELOAD", preload, 1) || setenv("CUDA_INJECTION64_PATH", probe, 1) ||
