@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "kernels/cpu_dot.h"
 #include "kernels/kernels.h"
 #include "kernels/quant.h"
 
@@ -53,19 +54,9 @@ static inline const int32_t *ints(const struct tensor *t)
     return t->data;
 }
 
-/* Rows of x rounded to 8 bits, as the fast matrix products use them: blocks of 32 with a scale of
- * their own. Lives in op_args.scratch. */
-struct rounded {
-    int8_t *q;      /* (n_rows, n_cols) */
-    float *scale;   /* (n_rows, n_cols / 32): the largest magnitude / 127 */
-    int32_t *sum;   /* (n_rows, n_cols / 16): sums of q */
-    int32_t n_cols; /* a multiple of 32 */
-};
-
-/* Do the fast forms multiply this type in 8 bits? The others are multiplied as floats. */
-static inline bool type_is_rounded(int32_t type)
-{
-    return type == QUANT_Q8_0;
-}
+/* out = x matrix^T with the loops of cpu_dot.h, for one token or a few (mv) or many (mm); the
+ * scratch holds the rounded rows of x. */
+void cpu_matmul(const struct op_args *a, enum cpu_isa isa, bool many);
+size_t cpu_matmul_scratch_bytes(const struct tensor *x, const struct tensor *matrix);
 
 #endif

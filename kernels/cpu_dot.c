@@ -7,10 +7,10 @@ static const struct {
     const char *name;
     const struct cpu_dot *dots;
 } isas[N_CPU_ISAS] = {
-    [CPU_PORTABLE] = {"portable", cpu_dot_portable},
+    [CPU_PORTABLE] = {"portable", cpu_dots_portable},
 #ifdef __x86_64__
-    [CPU_AVX2] = {"avx2", cpu_dot_avx2},
-    [CPU_AVX512_VNNI] = {"avx512-vnni", cpu_dot_avx512},
+    [CPU_AVX2] = {"avx2", cpu_dots_avx2},
+    [CPU_AVX512_VNNI] = {"avx512-vnni", cpu_dots_avx512},
 #else
     [CPU_AVX2] = {"avx2", NULL},
     [CPU_AVX512_VNNI] = {"avx512-vnni", NULL},
@@ -21,7 +21,8 @@ bool cpu_isa_works(enum cpu_isa isa)
 {
 #ifdef __x86_64__
     if (isa == CPU_AVX2)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+               __builtin_cpu_supports("f16c");
     if (isa == CPU_AVX512_VNNI)
         return cpu_isa_works(CPU_AVX2) && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");

@@ -61,8 +61,8 @@ static inline struct cpu_dot_x cpu_dot_x_at(const void *packed, int32_t n)
 }
 
 /* Per instruction set, indexed by type; rows without mv are empty. */
-extern const struct cpu_dot cpu_dot_portable[];
-extern const struct cpu_dot cpu_dot_avx2[];
-extern const struct cpu_dot cpu_dot_avx512[];
+extern const struct cpu_dot cpu_dots_portable[];
+extern const struct cpu_dot cpu_dots_avx2[];
+extern const struct cpu_dot cpu_dots_avx512[];
 
 #endif

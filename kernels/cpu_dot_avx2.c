@@ -75,7 +75,7 @@ INLINE i32x8 dp4_signed(i32x8 acc, u8x32 w, const int8_t *four)
     return acc + dot_signed((i8x32)w, repeat4(four), (i32x8){0});
 }
 
-#define DOTS cpu_dot_avx2
+#define DOTS cpu_dots_avx2
 #include "kernels/cpu_dot.inc"
 #else
 typedef int cpu_dot_avx2_is_for_x86;

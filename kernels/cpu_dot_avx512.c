@@ -63,7 +63,7 @@ INLINE i32xl dp4_signed(i32xl acc, u8xl w, const int8_t *four)
     return dp4_unsigned(acc, w, four);
 }
 
-#define DOTS cpu_dot_avx512
+#define DOTS cpu_dots_avx512
 #include "kernels/cpu_dot.inc"
 #else
 typedef int cpu_dot_avx512_is_for_x86;

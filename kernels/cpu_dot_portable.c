@@ -85,5 +85,5 @@ INLINE i32x8 dp4_signed(i32x8 acc, u8x32 w, const int8_t *four)
     return acc + dot_signed((i8x32)w, repeat4(four), (i32x8){0});
 }
 
-#define DOTS cpu_dot_portable
+#define DOTS cpu_dots_portable
 #include "kernels/cpu_dot.inc"

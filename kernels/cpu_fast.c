@@ -9,66 +9,45 @@ void kernels_always_thread(void)
     cpu_worth_threads = 0;
 }
 
-/* In order of preference. */
-static const struct isa {
-    const char *name;
+static const struct {
     op_fn forms[N_OPS];
-} isas[] = {
-#ifdef __x86_64__
-    {"avx512-vnni",
-     {
-#define OP(id, name, ...) cpu_##name##_avx512,
-#include "kernels/ops.def"
-#undef OP
-     }},
-    {"avx2",
-     {
-#define OP(id, name, ...) cpu_##name##_avx2,
-#include "kernels/ops.def"
-#undef OP
-     }},
-#endif
-    {"portable",
-     {
+} isas[N_CPU_ISAS] = {
 #define OP(id, name, ...) cpu_##name##_portable,
+    [CPU_PORTABLE] = {{
 #include "kernels/ops.def"
 #undef OP
-     }},
-};
-enum { N_ISAS = sizeof isas / sizeof isas[0] };
-
-static const struct isa *isa_in_use = &isas[N_ISAS - 1];
-
-static bool isa_is_here(const struct isa *isa)
-{
+    }},
 #ifdef __x86_64__
-    if (isa == &isas[0])
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
-    if (isa == &isas[1])
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-               __builtin_cpu_supports("f16c");
+#define OP(id, name, ...) cpu_##name##_avx2,
+    [CPU_AVX2] = {{
+#include "kernels/ops.def"
+#undef OP
+    }},
+#define OP(id, name, ...) cpu_##name##_avx512,
+    [CPU_AVX512_VNNI] = {{
+#include "kernels/ops.def"
+#undef OP
+    }},
 #endif
-    return true;
-}
+};
+
+static enum cpu_isa isa_in_use = CPU_PORTABLE;
 
 __attribute__((constructor)) static void isa_choose(void)
 {
-    for (size_t i = N_ISAS; i-- > 0;)
-        if (isa_is_here(&isas[i]))
-            isa_in_use = &isas[i];
+    isa_in_use = cpu_isa_best();
 }
 
 const char *kernels_isa(void)
 {
-    return isa_in_use->name;
+    return cpu_isa_name(isa_in_use);
 }
 
 bool kernels_set_isa(const char *name)
 {
-    for (size_t i = 0; i < N_ISAS; i++)
-        if (!strcmp(isas[i].name, name) && isa_is_here(&isas[i])) {
-            isa_in_use = &isas[i];
+    for (enum cpu_isa isa = 0; isa < N_CPU_ISAS; isa++)
+        if (!strcmp(cpu_isa_name(isa), name) && cpu_isa_works(isa)) {
+            isa_in_use = isa;
             return true;
         }
     return false;
@@ -77,7 +56,7 @@ bool kernels_set_isa(const char *name)
 #define OP(id, name, ...)                                                                          \
     void cpu_##name##_fast(const struct op_args *a)                                                \
     {                                                                                              \
-        isa_in_use->forms[OP_##id](a);                                                             \
+        isas[isa_in_use].forms[OP_##id](a);                                                        \
     }
 #include "kernels/ops.def"
 #undef OP

@@ -9,7 +9,7 @@ noinst_LIBRARIES += %D%/libkernels.a
 	%D%/cpu_avx512.c \
 	%D%/cpu_fast.c \
 	%D%/cpu_fast.inc \
-	%D%/cpu_matmul_fast.inc \
+	%D%/cpu_matmul.c \
 	%D%/cpu_matmul_ref.inc \
 	%D%/cpu_mixer.inc \
 	%D%/cpu_portable.c \
@@ -22,7 +22,6 @@ noinst_LIBRARIES += %D%/libkernels.a
 	%D%/cpu_dot_vec.h \
 	%D%/cpu_ref.c \
 	%D%/cpu_rows.inc \
-	%D%/cpu_vector.inc \
 	%D%/kernels.h \
 	%D%/ops.c \
 	%D%/ops.def \

@@ -8,13 +8,6 @@ struct tensor tensor_packed(void *data, int32_t type, int32_t n_mats, int32_t n_
     return (struct tensor){data, type, n_cols, n_rows, n_mats, row_bytes, row_bytes * n_rows};
 }
 
-/* Of a struct rounded for x: values, scales, sums. */
-static size_t rounded_bytes(const struct tensor *x)
-{
-    size_t n = (size_t)x->n_rows * (size_t)x->n_cols;
-    return n + n / 32 * sizeof(float) + n / 16 * sizeof(int32_t);
-}
-
 /* Vocabulary of the cost formulas in ops.def. */
 static double span(const struct tensor *t)
 {
@@ -29,7 +22,7 @@ static double span(const struct tensor *t)
     ((double)a->n_pairs * (double)(quant_row_bytes((uint32_t)a->in[1].type, a->in[1].n_cols) +     \
                                    quant_row_bytes((uint32_t)a->in[2].type, a->in[2].n_cols)))
 #define ATTENTION (4 * (double)a->n_pairs * IN_COLS(0))
-#define ROUNDED_X (type_is_rounded(a->in[1].type) ? rounded_bytes(&a->in[0]) : 0)
+#define ROUNDED_X cpu_matmul_scratch_bytes(&a->in[0], &a->in[1])
 
 #define OP(id, name, inputs, invariance, bytes, flops, scratch)                                    \
     static double name##_bytes(const struct op_args *a)                                            \
