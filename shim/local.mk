@@ -10,6 +10,7 @@ noinst_LIBRARIES += %D%/libshim.a
 	%D%/baseline.c %D%/baseline.h \
 	%D%/capture.c %D%/capture.h %D%/capture_cuda.h \
 	%D%/context_hash.c %D%/context_hash.h \
+	%D%/device.h \
 	%D%/core.c %D%/core.h \
 	%D%/facts.c %D%/facts.h \
 	%D%/files.c %D%/files.h \
@@ -33,12 +34,18 @@ EXTRA_DIST += %D%/libprobe.map
 	-Wl,-z,nodelete -Wl,-Bsymbolic -Wl,--exclude-libs,ALL \
 	-Wl,--version-script=$(srcdir)/%D%/libprobe.map
 
-# The device capture: kernels in a fat binary inside the library, for the driver to load.
+# The device capture: kernels in a fat binary inside the library, for the host's driver to load.
 EXTRA_DIST += %D%/capture_cuda.cu
 if CUDA
+%C%_libshim_a_CPPFLAGS = $(AM_CPPFLAGS) -I$(CUDA_HOME)/include
+%C%_libshim_a_SOURCES += %D%/device_cuda.c
+EXTRA_DIST += %D%/device_none.c
 CLEANFILES += %D%/capture_cuda.fatbin
 %D%/capture_cuda.fatbin: %D%/capture_cuda.cu %D%/capture_cuda.h
 	$(AM_V_GEN)$(MKDIR_P) %D% && $(NVCC) -fatbin -O3 -I$(top_srcdir) $(NVCC_ARCH) $(NVCCFLAGS) -o $@ \
 	  $(srcdir)/%D%/capture_cuda.cu
-all-local: %D%/capture_cuda.fatbin
+%D%/libshim_a-device_cuda.$(OBJEXT): %D%/capture_cuda.fatbin
+else
+%C%_libshim_a_SOURCES += %D%/device_none.c
+EXTRA_DIST += %D%/device_cuda.c
 endif

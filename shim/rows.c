@@ -6,13 +6,8 @@
 #include <time.h>
 
 #include "shim/capture.h"
+#include "shim/device.h"
 #include "shim/ring.h"
-
-/* What a row is compared with; its entries are the watch list. */
-struct base {
-    struct baseline_row row;
-    struct record_top top[RECORD_TOP_MAX];
-};
 
 /* Reserve a slot, waiting for one where the user wants that and the writer gets on. */
 static struct record *reserve(struct probe *p, uint64_t *n)
@@ -38,45 +33,14 @@ static void fill_top(struct record_row *out, const struct capture *c)
     memcpy(out->top, c->top, (size_t)c->n_top * sizeof *c->top);
 }
 
-/* An id of the base row beyond this row's vocabulary has no logit here. */
-static void fill_base(struct record_row *out, const struct base *base, const void *data,
-                      enum probe_dtype dtype)
-{
-    struct record_base *at = record_row_base(out);
-    out->n_base = 0;
-    out->base_row_id = base->row.row_id;
-    out->base_whole = base->row.n_top == base->row.n_vocab;
-    out->base_last = base->row.n_top ? base->top[base->row.n_top - 1].logit : 0;
-    for (int i = 0; i < base->row.n_top; i++) {
-        int32_t token = base->top[i].token;
-        if (token < out->n_vocab)
-            at[out->n_base++] =
-                (struct record_base){token, capture_value(data, dtype, token), base->top[i].logit};
-    }
-}
-
-static void keep_row(struct probe *p, int32_t arm, const struct record_row *row)
-{
-    recent_put(p->recent, row->seq, row->pos, row->row_id);
-    if (p->baseline && row->context_hash)
-        baseline_put(p->baseline, &(struct baseline_row){row->context_hash, row->pos, row->row_id,
-                                                         arm, row->n_vocab, row->n_top, row->top});
-}
-
-static void record_row(struct probe *p, uint64_t forward_id, int32_t arm,
-                       const struct probe_logits *l, int32_t i)
+struct record *rows_reserve(struct probe *p, uint64_t forward_id, const struct probe_logits *l,
+                            int32_t i, uint64_t *out_n)
 {
     const struct probe_row *in = &l->rows[i];
-    size_t bytes = l->dtype == PROBE_F32 ? 4 : 2;
-    const void *data = (const char *)l->data + (size_t)i * (size_t)l->row_stride * bytes;
-    enum probe_dtype dtype = (enum probe_dtype)l->dtype;
-    struct capture c;
-    struct base base;
-    uint64_t n;
-    struct record *r = reserve(p, &n);
+    struct record *r = reserve(p, out_n);
     if (!r) {
         spool_lose(&p->spool, LOST_ROWS, 1);
-        return;
+        return NULL;
     }
     struct record_row *out = (struct record_row *)r->body;
     *out = (struct record_row){
@@ -88,24 +52,81 @@ static void record_row(struct probe *p, uint64_t forward_id, int32_t arm,
         .batch_row = in->batch_row,
         .input_token = in->input_token,
         .n_vocab = l->n_vocab,
-        .dtype = (uint8_t)dtype,
+        .dtype = (uint8_t)l->dtype,
     };
+    recent_put(p->recent, out->seq, out->pos, out->row_id);
+    return r;
+}
+
+bool rows_find_base(struct probe *p, int32_t arm, struct record_row *row, struct base *base)
+{
+    if (!p->baseline || !row->context_hash ||
+        !baseline_find(p->baseline, row->context_hash, row->pos, arm, &base->row, base->top))
+        return false;
+    row->base_row_id = base->row.row_id;
+    row->base_whole = base->row.n_top == base->row.n_vocab;
+    row->base_last = base->row.n_top ? base->top[base->row.n_top - 1].logit : 0;
+    return true;
+}
+
+void rows_keep(struct probe *p, int32_t arm, const struct record_row *row)
+{
+    if (p->baseline && row->context_hash)
+        baseline_put(p->baseline, &(struct baseline_row){row->context_hash, row->pos, row->row_id,
+                                                         arm, row->n_vocab, row->n_top, row->top});
+}
+
+/* An id of the base row beyond this row's vocabulary has no logit here. */
+static void fill_base(struct record_row *out, const struct base *base, const void *data,
+                      enum probe_dtype dtype)
+{
+    struct record_base *at = record_row_base(out);
+    for (int i = 0; i < base->row.n_top; i++) {
+        int32_t token = base->top[i].token;
+        if (token < out->n_vocab)
+            at[out->n_base++] =
+                (struct record_base){token, capture_value(data, dtype, token), base->top[i].logit};
+    }
+}
+
+static void record_row(struct probe *p, uint64_t forward_id, int32_t arm,
+                       const struct probe_logits *l, int32_t i)
+{
+    size_t bytes = l->dtype == PROBE_F32 ? 4 : 2;
+    const void *data = (const char *)l->data + (size_t)i * (size_t)l->row_stride * bytes;
+    enum probe_dtype dtype = (enum probe_dtype)l->dtype;
+    struct capture c;
+    struct base base;
+    uint64_t n;
+    struct record *r = rows_reserve(p, forward_id, l, i, &n);
+    if (!r)
+        return;
+    struct record_row *out = (struct record_row *)r->body;
     capture_row(&c, data, dtype, l->n_vocab, p->options.topk);
     fill_top(out, &c);
-    if (p->baseline && in->context_hash &&
-        baseline_find(p->baseline, in->context_hash, in->pos, arm, &base.row, base.top))
+    if (rows_find_base(p, arm, out, &base))
         fill_base(out, &base, data, dtype);
-    keep_row(p, arm, out);
+    rows_keep(p, arm, out);
     ring_publish(r, n, RECORD_ROW, record_row_bytes(out->n_top, out->n_base));
+}
+
+void rows_lose_device(struct probe *p, int32_t n, const char *reason)
+{
+    static _Atomic(const char *) last;
+    spool_lose(&p->spool, LOST_DEVICE_ROWS, (uint64_t)n);
+    if (atomic_exchange(&last, reason) == reason)
+        return;
+    struct record_gap gap = {.count = 1, .kind = "device_capture"};
+    memcpy(gap.detail, reason, strnlen(reason, sizeof gap.detail - 1));
+    ring_push(&p->spool, RECORD_GAP, &gap, sizeof gap, NULL, 0);
 }
 
 void rows_record(struct probe *p, uint64_t forward_id, int32_t arm, const struct probe_logits *l)
 {
-    if (l->location != PROBE_HOST) {
-        spool_lose(&p->spool, LOST_DEVICE_ROWS, (uint64_t)l->n_rows);
-        return;
-    }
-    for (int32_t i = 0; i < l->n_rows; i++)
-        record_row(p, forward_id, arm, l, i);
+    if (l->location == PROBE_HOST)
+        for (int32_t i = 0; i < l->n_rows; i++)
+            record_row(p, forward_id, arm, l, i);
+    else
+        device_record(p, forward_id, arm, l);
     probe_nudge();
 }

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "shim/core.h"
+#include "shim/device.h"
 #include "shim/files.h"
 #include "shim/identity.h"
 #include "shim/log.h"
@@ -72,8 +73,10 @@ static void take_vocab(struct writer *w)
 static int put_batch(struct writer *w, uint64_t *out, struct err *err)
 {
     uint64_t n = w->f.n_done, end = n + BATCH;
-    const struct record *r;
+    struct record *r;
     for (; n < end && (r = ring_get(&w->p->spool, n)) != NULL; n++) {
+        if (r->kind == RECORD_PENDING && !device_complete(w->p, r, n))
+            break;
         if (store_put(w->f.store, r, err))
             return -1;
         if (n % 64 == 0)
@@ -160,7 +163,8 @@ static bool drain(struct writer *w)
         w->last_try = 0;
         if (!work(w) && (atomic_load(&w->p->failing) || clock_ns(CLOCK_MONOTONIC) > deadline))
             return false;
-        if (!ring_get(&w->p->spool, w->f.n_done)) /* reserved, and its hook still fills it */
+        const struct record *r = ring_get(&w->p->spool, w->f.n_done);
+        if (!r || r->kind == RECORD_PENDING) /* its hook, or the GPU, still fills it */
             nanosleep(&(struct timespec){0, 200000}, NULL);
     }
     return true;
@@ -174,6 +178,7 @@ static void count_rest(struct writer *w)
     for (uint64_t n = w->f.n_done; (r = ring_get(sp, n)) != NULL; n++)
         spool_lose(sp,
                    r->kind == RECORD_ROW       ? LOST_ROWS
+                   : r->kind == RECORD_PENDING ? LOST_DEVICE_ROWS
                    : r->kind == RECORD_FORWARD ? LOST_FORWARDS
                                                : LOST_RECORDS,
                    1);

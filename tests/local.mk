@@ -14,7 +14,7 @@ AM_TESTS_ENVIRONMENT = \
 	  NEARTIE_SHARED='$(abs_top_srcdir)/../shared'; fi; export NEARTIE_SHARED;
 
 noinst_HEADERS += %D%/gguf_buf.h %D%/tap.h
-EXTRA_DIST += %D%/testlib.sh %D%/gpu_capture.py $(sh_tests)
+EXTRA_DIST += %D%/testlib.sh %D%/gpu_capture.py %D%/gpu_probe.py $(sh_tests)
 
 sh_tests = \
 	%D%/cli_neartie.sh \
