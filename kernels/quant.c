@@ -3,6 +3,7 @@
 #include "kernels/quant.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 const int8_t quant_iq4_values[16] = QUANT_IQ4_VALUES;
 const int8_t quant_mxfp4_values[16] = QUANT_MXFP4_VALUES;
@@ -60,23 +61,34 @@ static void q8_0_to_float(const void *row, float *out, int64_t n)
     }
 }
 
+/* The bits of the largest magnitude of a block: magnitudes compare as their bits do, and what is
+ * not finite is largest. */
+static uint32_t q8_0_amax_bits(const float *x)
+{
+    uint32_t most = 0;
+    for (int j = 0; j < QUANT_BLOCK; j++) {
+        uint32_t mag = quant_f32_to_bits(x[j]) & 0x7fffffff;
+        most = mag > most ? mag : most;
+    }
+    return most;
+}
+
 /* The scale that divides is the float amax/127, not its f16 form, so that |q| <= 127. A block
- * with anything that is not finite has no scale: its values become NaN, not a plausible number. */
+ * with anything that is not finite has the scale NaN: its values do not pass for numbers. Below
+ * 2^-119 the inverse would overflow and the f16 scale is zero anyway. */
 static void q8_0_from_float(const float *row, void *out, int64_t n)
 {
     struct quant_q8_0 *b = out;
     for (; n > 0; n -= QUANT_BLOCK, row += QUANT_BLOCK, b++) {
-        float amax = 0, sum = 0;
+        uint32_t most = q8_0_amax_bits(row);
+        bool is_number = most < 0x7f800000 && most >= 0x04000000;
+        float amax = quant_bits_to_f32(most), inverse = is_number ? 127.0f / amax : 0.0f;
+        b->d = quant_f32_to_f16(most < 0x7f800000 ? amax / 127.0f : NAN);
         for (int j = 0; j < QUANT_BLOCK; j++) {
-            amax = fmaxf(amax, fabsf(row[j]));
-            sum += row[j] * 0.0f;
+            /* adding 1.5 * 2^23 rounds to an integer, ties to even */
+            float shifted = (is_number ? row[j] : 0.0f) * inverse + 12582912.0f;
+            b->qs[j] = (int8_t)(quant_f32_to_bits(shifted) - 0x4b400000u);
         }
-        float inverse = amax > 0 ? 127.0f / amax : 0.0f;
-        if (sum != 0 || !isfinite(inverse))
-            inverse = 0;
-        b->d = quant_f32_to_f16(sum != 0 ? NAN : amax / 127.0f);
-        for (int j = 0; j < QUANT_BLOCK; j++)
-            b->qs[j] = (int8_t)(inverse ? lrintf(row[j] * inverse) : 0);
     }
 }
 

@@ -43,6 +43,11 @@ check_PROGRAMS += %D%/gguf_t
 %C%_gguf_t_LDADD = engine/libengine.a kernels/libkernels.a -lm
 check_PROGRAMS += %D%/dot_t
 %C%_dot_t_LDADD = kernels/libkernels.a -lm
+noinst_LIBRARIES += %D%/libpack.a
+%C%_libpack_a_SOURCES = %D%/pack.c %D%/pack.h
+%C%_libpack_a_CFLAGS = $(AM_CFLAGS) -ftree-vectorize
+check_PROGRAMS += %D%/pack_t
+%C%_pack_t_LDADD = tests/libpack.a kernels/libkernels.a -lm
 check_PROGRAMS += %D%/dequant_t
 %C%_dequant_t_LDADD = kernels/libkernels.a -lm
 
