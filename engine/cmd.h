@@ -22,7 +22,7 @@ struct cmd {
     const char *summary;                                /* one line, for help */
     int (*run)(int argc, char **argv, struct err *err); /* argv[0] names program and command */
 };
-extern const struct cmd cmd_info, cmd_tokenize, cmd_generate, cmd_gate;
+extern const struct cmd cmd_info, cmd_tokenize, cmd_generate, cmd_gate, cmd_score, cmd_bench;
 
 /* ---- cmd_session.c: a model in use ---- */
 
@@ -86,6 +86,27 @@ int parse_ids(const char *text, size_t n, const char *what, struct token_list *o
 void json_string(FILE *out, const char *p, size_t n);
 void json_ids(FILE *out, const int32_t *ids, size_t n); /* [1,2,3] */
 
+/* Rows under one list of columns. */
+enum table_format { TABLE_TEXT, TABLE_CSV, TABLE_JSON };
+extern const char *const table_formats[]; /* their words, for option_word */
+struct column {
+    const char *name; /* NULL after the last */
+    int width;        /* of TABLE_TEXT */
+    bool is_text;     /* quoted in JSON, left-aligned */
+};
+struct table {
+    FILE *out;
+    enum table_format format;
+    const struct column *columns; /* borrowed */
+    int64_t n_rows;
+};
+void table_start(struct table *t, FILE *out, enum table_format format,
+                 const struct column *columns);
+
+/* One row: the cells, apart by tabs, formatted as by printf. */
+__attribute__((format(printf, 2, 3))) void table_row(struct table *t, const char *fmt, ...);
+void table_end(struct table *t);
+
 /* A whole number or any number of an option; ends with a usage error otherwise. */
 int64_t option_int(struct argp_state *state, const char *option, const char *text);
 double option_double(struct argp_state *state, const char *option, const char *text);
@@ -93,6 +114,9 @@ double option_double(struct argp_state *state, const char *option, const char *t
 /* The index of an option's word in a NULL-terminated list; a usage error otherwise. */
 int option_word(struct argp_state *state, const char *option, const char *text,
                 const char *const *words);
+
+/* Nanoseconds of a clock that only goes forward. */
+int64_t now_ns(void);
 
 /* A progress bar on stderr; nothing where that is no terminal. */
 struct progress {

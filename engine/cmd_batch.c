@@ -44,7 +44,8 @@ static int start(struct batch *b, struct slots *s, int32_t slot, int32_t job, st
         seqs[i] = slot;
     forward_seq_reset(b->forward, slot);
     record_sequence(b->record, slot, job, NULL);
-    int rc = record_forward(b->record, b->arm_prefill, b->forward, &batch, &logits, err);
+    int rc =
+        record_forward(b->record, b->arm_prefill, record_whole, b->forward, &batch, &logits, err);
     free(seqs);
     s->job[slot] = job;
     return rc ? rc : choose(b, s, slot, logits.data, err);
@@ -65,7 +66,7 @@ static int step(struct batch *b, struct slots *s, struct err *err)
     if (!n)
         return 0;
     struct forward_batch batch = {FORWARD_DECODE, n, s->tokens, s->seqs, NULL};
-    if (record_forward(b->record, b->arm_decode, b->forward, &batch, &logits, err))
+    if (record_forward(b->record, b->arm_decode, record_whole, b->forward, &batch, &logits, err))
         return -1;
     for (int32_t i = 0; i < n; i++)
         if (choose(b, s, s->seqs[i], logits.data + (size_t)i * (size_t)logits.n_vocab, err))

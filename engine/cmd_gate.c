@@ -2,6 +2,7 @@
 
 #include "collector/seed.h"
 #include "engine/cmd.h"
+#include "engine/cmd_arm.h"
 #include "engine/forward.h"
 #include "engine/mem.h"
 #include "engine/model.h"
@@ -31,79 +32,26 @@ struct options {
     const char *arms; /* "A,B" */
 };
 
-/* One way to compute the prompt's logits. */
-struct arm {
-    char label[64]; /* as given: "decode:FA_SPLIT=16" */
-    enum forward_phase phase;
-    enum prefill_form form;
-    struct knobs knobs;
-};
-
 /* What the arms run on. */
 struct gate {
     const struct session *session;
     struct record *record;
     const int32_t *tokens;
     int32_t n, window; /* tokens; positions that are compared, the last ones */
+    enum prefill_form form;
 };
-
-/* Where an arm's logits go: those of position pos, n_vocab of them. */
-typedef void (*row_fn)(void *user, int32_t pos, const float *logits);
 
 /* ---- arms ---- */
 
-/* "PHASE[:KNOB=VALUE...]" over the session's knobs. */
-static int arm_parse(struct arm *a, const char *text, size_t n, const struct options *o,
-                     const struct knobs *knobs, struct err *err)
-{
-    static const char *const phases[] = {
-        [FORWARD_PREFILL] = "prefill", [FORWARD_DECODE] = "decode"};
-    if (n >= sizeof a->label)
-        return err_set(err, "arm %.*s: longer than %zu bytes", 80, text, sizeof a->label - 1);
-    *a = (struct arm){.form = o->form, .knobs = *knobs};
-    memcpy(a->label, text, n);
-    char copy[sizeof a->label], *save = NULL;
-    strcpy(copy, a->label);
-    const char *phase = strtok_r(copy, ":", &save);
-    for (int i = FORWARD_PREFILL; phase && i <= FORWARD_DECODE; i++)
-        if (!strcmp(phase, phases[i]))
-            a->phase = (enum forward_phase)i, phase = NULL;
-    if (phase || !n)
-        return err_set(err, "arm \"%s\": must begin with prefill or decode", a->label);
-    for (char *knob; (knob = strtok_r(NULL, ":", &save));) {
-        char *value = strchr(knob, '=');
-        if (!value)
-            return err_set(err, "arm %s: \"%s\" is not KNOB=VALUE", a->label, knob);
-        *value++ = 0;
-        if (knobs_set(&a->knobs, knob, value, err))
-            return -1;
-    }
-    return 0;
-}
-
-static int arms_parse(struct arm arms[2], const struct options *o, const struct session *s,
-                      struct err *err)
-{
-    const char *comma = strchr(o->arms, ',');
-    if (!comma || strchr(comma + 1, ','))
-        return err_set(err, "--arms %s: must be two, apart by a comma", o->arms);
-    if (arm_parse(&arms[0], o->arms, (size_t)(comma - o->arms), o, &s->knobs, err) ||
-        arm_parse(&arms[1], comma + 1, strlen(comma + 1), o, &s->knobs, err))
-        return -1;
-    if (!strcmp(arms[0].label, arms[1].label))
-        return err_set(err, "--arms %s: both are the same", o->arms);
-    return 0;
-}
-
 /* Step through the prompt; every position's logits come out. */
 static int run_decode(const struct gate *g, struct forward *f, int32_t id, struct progress *bar,
-                      row_fn row, void *user, struct err *err)
+                      arm_row_fn row, void *user, struct err *err)
 {
     struct forward_logits logits;
     record_sequence(g->record, 0, 0, "prompt");
     for (int32_t pos = 0; pos < g->n; pos++) {
         struct forward_batch batch = {FORWARD_DECODE, 1, g->tokens + pos, NULL, NULL};
-        if (record_forward(g->record, id, f, &batch, &logits, err))
+        if (record_forward(g->record, id, record_whole, f, &batch, &logits, err))
             return -1;
         if (pos >= g->n - g->window)
             row(user, pos, logits.data);
@@ -114,14 +62,15 @@ static int run_decode(const struct gate *g, struct forward *f, int32_t id, struc
 
 /* One pass per position, each over a prompt of its own. */
 static int run_truncated(const struct gate *g, struct forward *f, int32_t id, struct progress *bar,
-                         row_fn row, void *user, struct err *err)
+                         arm_row_fn row, void *user, struct err *err)
 {
     struct forward_logits logits;
+    record_sequence(g->record, 0, 0, "prompt");
     for (int32_t pos = g->n - g->window; pos < g->n; pos++) {
         struct forward_batch batch = {FORWARD_PREFILL, pos + 1, g->tokens, NULL, NULL};
         forward_seq_reset(f, 0);
-        record_sequence(g->record, 0, 0, "prompt");
-        if (record_forward(g->record, id, f, &batch, &logits, err))
+        record_rewind(g->record, 0);
+        if (record_forward(g->record, id, record_whole, f, &batch, &logits, err))
             return -1;
         row(user, pos, logits.data);
         progress_add(bar, 1);
@@ -129,24 +78,33 @@ static int run_truncated(const struct gate *g, struct forward *f, int32_t id, st
     return 0;
 }
 
-/* One pass with the logits of every row. */
-static int run_single(const struct gate *g, struct forward *f, int32_t id, struct progress *bar,
-                      row_fn row, void *user, struct err *err)
+/* Keeps what falls into the window. */
+struct window_rows {
+    int32_t first;
+    arm_row_fn row;
+    void *user;
+    struct progress *bar;
+};
+
+static void window_row(void *user, int32_t pos, const float *logits)
 {
-    struct forward_logits logits;
-    bool *wanted = xreallocarray(NULL, (size_t)g->n, sizeof *wanted);
-    memset(wanted, true, (size_t)g->n);
-    struct forward_batch batch = {FORWARD_PREFILL, g->n, g->tokens, NULL, wanted};
-    record_sequence(g->record, 0, 0, "prompt");
-    int rc = record_forward(g->record, id, f, &batch, &logits, err);
-    for (int32_t pos = g->n - g->window; rc == 0 && pos < g->n; pos++)
-        row(user, pos, logits.data + (size_t)pos * (size_t)logits.n_vocab);
-    progress_add(bar, 1);
-    free(wanted);
-    return rc;
+    const struct window_rows *w = user;
+    if (pos >= w->first)
+        w->row(w->user, pos, logits);
+    progress_add(w->bar, 1);
 }
 
-static int arm_run(const struct gate *g, const struct arm *a, row_fn row, void *user,
+/* One pass with the logits of every row. */
+static int run_single(const struct gate *g, struct forward *f, int32_t id, struct progress *bar,
+                      arm_row_fn row, void *user, struct err *err)
+{
+    struct arm_input in = {g->tokens, g->n, 0};
+    struct window_rows rows = {g->n - g->window, row, user, bar};
+    record_sequence(g->record, 0, 0, "prompt");
+    return arm_prefill(f, g->record, id, &in, window_row, &rows, err);
+}
+
+static int arm_run(const struct gate *g, const struct arm *a, arm_row_fn row, void *user,
                    struct err *err)
 {
     struct forward *f = NULL;
@@ -154,8 +112,8 @@ static int arm_run(const struct gate *g, const struct arm *a, row_fn row, void *
     if (session_forward(g->session, &a->knobs, g->n, 1, &f, err))
         return -1;
     int32_t id = record_arm(g->record, a->label, a->phase, &a->knobs);
-    bool is_decode = a->phase == FORWARD_DECODE, is_single = a->form == PREFILL_SINGLE;
-    progress_start(&bar, a->label, is_decode ? g->n : is_single ? 1 : g->window);
+    bool is_decode = a->phase == FORWARD_DECODE, is_single = g->form == PREFILL_SINGLE;
+    progress_start(&bar, a->label, is_decode || is_single ? g->n : g->window);
     int rc = (is_decode   ? run_decode
               : is_single ? run_single
                           : run_truncated)(g, f, id, &bar, row, user, err);
@@ -201,7 +159,7 @@ static int print_comparison(const struct gate *g, const struct arm arms[2],
         return -1;
     printf("%s: %d tokens, the last %d positions, %s against %s%s\n\n", g->session->path, g->n,
            g->window, names.a, names.b,
-           arms[0].form == PREFILL_SINGLE ? " (one prefill pass for all positions)" : "");
+           g->form == PREFILL_SINGLE ? " (one prefill pass for all positions)" : "");
     seed_print_rows(stdout, &names, c->rows, g->window);
     putchar('\n');
     seed_print_gate(stdout, &names, &c->gate);
@@ -299,11 +257,17 @@ static int gate_session(const struct options *o, const struct session *s, struct
     int rc = -1;
     struct token_list ids = {0};
     struct arm arms[2];
-    if (arms_parse(arms, o, s, err) || prompt_tokens(&o->prompts, 0, s, &ids, err) ||
-        check_window(o->window, ids.n, err))
+    size_t n_arms;
+    if (arms_parse(o->arms, &s->knobs, arms, 2, &n_arms, err))
+        goto out;
+    if (n_arms != 2) {
+        err_set(err, "arms %s: must be two", o->arms);
+        goto out;
+    }
+    if (prompt_tokens(&o->prompts, 0, s, &ids, err) || check_window(o->window, ids.n, err))
         goto out;
     struct record_run run = {s->model, s->tokenizer, s->backend, &s->knobs, 1};
-    struct gate g = {s, record_open(&run), ids.ids, (int32_t)ids.n, (int32_t)o->window};
+    struct gate g = {s, record_open(&run), ids.ids, (int32_t)ids.n, (int32_t)o->window, o->form};
     rc = compare(&g, arms, err);
     record_close(g.record);
 out:

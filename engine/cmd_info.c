@@ -36,7 +36,7 @@ __attribute__((format(printf, 3, 4))) static void fact(struct facts *f, const ch
     vsnprintf(value, sizeof value, fmt, ap);
     va_end(ap);
     if (f->format == FORMAT_TABLE) {
-        printf("%-16s %s\n", name, value);
+        printf("%-19s %s\n", name, value);
     } else {
         printf("%s", f->n ? ",\n " : "{");
         json_string(stdout, name, strlen(name));
@@ -143,12 +143,55 @@ static void knob_facts(struct facts *f, const struct session *s)
     }
 }
 
+/* The form of an operator that the knobs choose, and what its rows depend on. */
+static void operator_facts(struct facts *f, const struct knobs *knobs)
+{
+    enum op_form form = knobs->value[KNOB_REF]    ? FORM_F64
+                        : knobs->value[KNOB_FAST] ? FORM_FAST
+                                                  : FORM_F32;
+    for (int op = 0; op < N_OPS; op++) {
+        bool is_plain = form != FORM_F64 && ops[op].fn[form] == ops[op].fn[FORM_F32];
+        fact(f, ops[op].name, "%s; %s",
+             form == FORM_F64 ? "float64 accumulation"
+             : is_plain       ? "float reference"
+                              : kernels_isa(),
+             ops[op].invariance == ROW_INVARIANT ? "a row does not depend on its batch"
+                                                 : "a row depends on how its batch was cut");
+    }
+}
+
+/* What leaves every logit bit-equal, and what does not. */
+static void invariance_facts(struct facts *f)
+{
+    char cut[256] = "";
+    for (int op = 0; op < N_OPS; op++)
+        if (ops[op].invariance != ROW_INVARIANT) {
+            size_t n = strlen(cut);
+            snprintf(cut + n, sizeof cut - n, "%s%s", n ? ", " : "", ops[op].name);
+        }
+    const char *equal = "bit-equal", *by = cut[0] ? cut : equal;
+    fact(f, "same run twice", "%s", equal);
+    fact(f, "number of threads", "%s", equal);
+    fact(f, "prefill chunk", "%s%s", cut[0] ? "depends on it: " : "", by);
+    fact(f, "others in batch", "%s%s", cut[0] ? "depends on them: " : "", by);
+    fact(f, "prefill, decode", "differ by design: tiled matrix products, matrix-vector products");
+}
+
+static void arithmetic_facts(struct facts *f, const struct session *s)
+{
+    knob_facts(f, s);
+    operator_facts(f, &s->knobs);
+    invariance_facts(f);
+}
+
 /* ---- command line ---- */
 
 static const struct argp_option option_table[] = {
     {"format", OPT_FORMAT, "FORMAT", 0, "table (the default) or json", 0},
     {"arithmetic", OPT_ARITHMETIC, NULL, 0,
-     "Print instead which knobs act on this model, and what a result does not depend on", 0},
+     "Print instead which knobs act on this model, the form of each operator, and what a result "
+     "does not depend on",
+     0},
     {0},
 };
 
@@ -187,7 +230,7 @@ static int run(int argc, char **argv, struct err *err)
     struct facts f = {.format = o.format};
     int rc = session_open(&s, o.model, true, err);
     if (rc == 0) {
-        (o.arithmetic ? knob_facts : model_facts)(&f, &s);
+        (o.arithmetic ? arithmetic_facts : model_facts)(&f, &s);
         facts_end(&f);
     }
     session_close(&s);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -41,6 +42,83 @@ void json_ids(FILE *out, const int32_t *ids, size_t n)
     putc(']', out);
 }
 
+const char *const table_formats[] = {
+    [TABLE_TEXT] = "table", [TABLE_CSV] = "csv", [TABLE_JSON] = "json", NULL};
+
+/* A CSV field (RFC 4180): quoted where it must be. */
+static void csv_field(FILE *out, const char *p, size_t n)
+{
+    if (!memchr(p, ',', n) && !memchr(p, '"', n)) {
+        fwrite(p, 1, n, out);
+        return;
+    }
+    putc('"', out);
+    for (size_t i = 0; i < n; i++)
+        fprintf(out, p[i] == '"' ? "\"\"" : "%c", p[i]);
+    putc('"', out);
+}
+
+static void print_cell(const struct table *t, int i, const char *p, size_t n)
+{
+    const struct column *c = &t->columns[i];
+    bool is_last = !t->columns[i + 1].name;
+    switch (t->format) {
+    case TABLE_TEXT:
+        fprintf(t->out, c->is_text ? "%s%-*.*s" : "%s%*.*s", i ? " " : "",
+                c->is_text && is_last ? 0 : c->width, (int)n, p);
+        break;
+    case TABLE_CSV:
+        fputs(i ? "," : "", t->out);
+        csv_field(t->out, p, n);
+        break;
+    case TABLE_JSON:
+        fprintf(t->out, "%s\"%s\":", i ? "," : "", c->name);
+        if (c->is_text)
+            json_string(t->out, p, n);
+        else
+            fprintf(t->out, "%.*s", (int)n,
+                    strncmp(p, "nan", 3) && strncmp(p, "inf", 3) ? p : "null");
+        break;
+    }
+}
+
+void table_start(struct table *t, FILE *out, enum table_format format, const struct column *columns)
+{
+    *t = (struct table){out, format, columns, 0};
+    if (format == TABLE_JSON) {
+        putc('[', out);
+        return;
+    }
+    for (int i = 0; columns[i].name; i++)
+        print_cell(t, i, columns[i].name, strlen(columns[i].name));
+    putc('\n', out);
+}
+
+void table_row(struct table *t, const char *fmt, ...)
+{
+    char cells[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(cells, sizeof cells, fmt, ap);
+    va_end(ap);
+    if (t->format == TABLE_JSON)
+        fputs(t->n_rows ? ",\n {" : "{", t->out);
+    const char *p = cells;
+    for (int i = 0; t->columns[i].name; i++) {
+        size_t n = strcspn(p, "\t");
+        print_cell(t, i, p, n);
+        p += n + (p[n] == '\t');
+    }
+    fputs(t->format == TABLE_JSON ? "}" : "\n", t->out);
+    t->n_rows++;
+}
+
+void table_end(struct table *t)
+{
+    if (t->format == TABLE_JSON)
+        fputs("]\n", t->out);
+}
+
 int64_t option_int(struct argp_state *state, const char *option, const char *text)
 {
     char *end;
@@ -74,7 +152,7 @@ int option_word(struct argp_state *state, const char *option, const char *text,
     return -1;
 }
 
-static int64_t now_ns(void)
+int64_t now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

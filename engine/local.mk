@@ -40,16 +40,21 @@ dist_man_MANS += %D%/neartie-engine.1
 
 bin_PROGRAMS += %D%/neartie-engine
 %C%_neartie_engine_CPPFLAGS = $(AM_CPPFLAGS) $(engine_hooks)
+%C%_neartie_engine_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 %C%_neartie_engine_LDADD = $(engine_libs) collector/libseed.a
 %C%_neartie_engine_SOURCES = \
 	%D%/cmd.h \
+	%D%/cmd_arm.c \
+	%D%/cmd_arm.h \
 	%D%/cmd_batch.c \
 	%D%/cmd_batch.h \
+	%D%/cmd_bench.c \
 	%D%/cmd_gate.c \
 	%D%/cmd_generate.c \
 	%D%/cmd_info.c \
 	%D%/cmd_output.c \
 	%D%/cmd_prompt.c \
+	%D%/cmd_score.c \
 	%D%/cmd_session.c \
 	%D%/cmd_tokenize.c \
 	%D%/main.c

@@ -10,7 +10,8 @@
 
 const char *argp_program_version = "neartie-engine " PACKAGE_VERSION;
 
-static const struct cmd *const cmds[] = {&cmd_info, &cmd_tokenize, &cmd_generate, &cmd_gate};
+static const struct cmd *const cmds[] = {&cmd_info, &cmd_tokenize, &cmd_generate,
+                                         &cmd_gate, &cmd_score,    &cmd_bench};
 #define N_CMDS (sizeof cmds / sizeof *cmds)
 
 /* What stands before the command, and where the command itself stands. */

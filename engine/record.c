@@ -109,13 +109,18 @@ void record_sequence(struct record *r, int32_t slot, int64_t seq, const char *la
     PROBE_HOOK(r->ops, sequence, (seq, label, -1));
 }
 
+void record_rewind(struct record *r, int32_t slot)
+{
+    if (r)
+        r->slots[slot].hash = 0;
+}
+
 static int32_t slot_of(const struct forward_batch *b, int32_t i)
 {
     return b->seqs ? b->seqs[i] : b->phase == FORWARD_PREFILL ? 0 : i;
 }
 
-/* Advance the sequences over the batch, and describe the rows that came out. first_pos: position
- * of the batch's first token in a prefill; n_past after the batch tells those of a decode. */
+/* Advance the sequences over the batch, and describe the rows that came out. */
 static void fill_rows(struct record *r, const struct forward *f, const struct forward_batch *b,
                       const struct forward_logits *logits)
 {
@@ -162,7 +167,7 @@ static int32_t count_sequences(const struct forward_batch *b)
     return b->phase == FORWARD_PREFILL ? 1 : b->n_tokens;
 }
 
-int record_forward(struct record *r, int32_t arm, struct forward *f,
+int record_forward(struct record *r, int32_t arm, struct record_piece piece, struct forward *f,
                    const struct forward_batch *batch, struct forward_logits *out, struct err *err)
 {
     if (!r)
@@ -173,8 +178,8 @@ int record_forward(struct record *r, int32_t arm, struct forward *f,
         .n_tokens = batch->n_tokens,
         .n_seqs = count_sequences(batch),
         .n_past = forward_n_past(f, slot_of(batch, 0)),
-        .ubatch_index = 0,
-        .n_ubatch = 1,
+        .ubatch_index = piece.index,
+        .n_ubatch = piece.n,
     };
     PROBE_NOTE("forward_begin");
     uint64_t handle = r->ops->forward_begin(&begin);

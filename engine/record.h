@@ -25,6 +25,12 @@ struct record_run {
     int32_t n_slots; /* most sequences at a time */
 };
 
+/* Which of how many pieces of one batch a forward pass is. */
+struct record_piece {
+    int32_t index, n; /* index < n */
+};
+static const struct record_piece record_whole = {0, 1};
+
 #if defined(PROBE_HOOKS) && PROBE_HOOKS
 
 /* Attach to a loaded probe and give it the run's settings and vocabulary. NULL: no probe. */
@@ -41,8 +47,11 @@ int32_t record_arm(struct record *r, const char *label, enum forward_phase phase
 /* Slot `slot` of the context holds from now on the sequence `seq`, without tokens yet. */
 void record_sequence(struct record *r, int32_t slot, int64_t seq, const char *label);
 
+/* The slot's sequence begins anew, as after forward_seq_reset. */
+void record_rewind(struct record *r, int32_t slot);
+
 /* forward_run, recorded: as it, and with the same result. */
-int record_forward(struct record *r, int32_t arm, struct forward *f,
+int record_forward(struct record *r, int32_t arm, struct record_piece piece, struct forward *f,
                    const struct forward_batch *batch, struct forward_logits *out, struct err *err);
 
 /* The token that was chosen after position pos of the sequence in a slot. */
@@ -78,11 +87,16 @@ static inline void record_sequence(struct record *r, int32_t slot, int64_t seq, 
     (void)r, (void)slot, (void)seq, (void)label;
 }
 
-static inline int record_forward(struct record *r, int32_t arm, struct forward *f,
-                                 const struct forward_batch *batch, struct forward_logits *out,
-                                 struct err *err)
+static inline void record_rewind(struct record *r, int32_t slot)
 {
-    (void)r, (void)arm;
+    (void)r, (void)slot;
+}
+
+static inline int record_forward(struct record *r, int32_t arm, struct record_piece piece,
+                                 struct forward *f, const struct forward_batch *batch,
+                                 struct forward_logits *out, struct err *err)
+{
+    (void)r, (void)arm, (void)piece;
     return forward_run(f, batch, out, err);
 }
 

@@ -70,10 +70,12 @@ refuses "temperature below 0" "temperature -1: must be 0 to" \
 refuses "top-p of 0" "top-p 0: must be above 0" "$engine" generate "$dense" -p x --top-p 0
 refuses "knob with a value that it does not have" "NEARTIE_KV=q9: not allowed" \
     env NEARTIE_KV=q9 "$engine" generate "$dense" -p x
+refuses "arms that are three" "more than 2" \
+    "$engine" gate "$dense" "$data/prompt.txt" --arms prefill,decode,decode:REF=1
 refuses "arms that are no two" "must be two" "$engine" gate "$dense" "$data/prompt.txt" --arms prefill
 refuses "arm with an unknown knob" "XYZ: no such knob" \
     "$engine" gate "$dense" "$data/prompt.txt" --arms decode,decode:XYZ=1
-refuses "arms that are the same" "both are the same" \
+refuses "arms that are the same" "decode stands twice" \
     "$engine" gate "$dense" "$data/prompt.txt" --arms decode,decode
 if [ -w /dev/full ]; then
     if "$engine" info "$dense" >/dev/full 2>"$tmp/err"; then status=0; else status=$?; fi
@@ -94,7 +96,7 @@ misuses "window that is no number" "$engine" gate "$dense" "$data/prompt.txt" --
 misuses "unknown format" "$engine" tokenize "$dense" -p x --format xml
 
 # ---- help ----
-for command in "" info tokenize generate gate; do
+for command in "" info tokenize generate gate score bench; do
     # shellcheck disable=SC2086
     run "$engine" $command --help
     is "help ${command:-of the program}" "$status $(wc -c <"$tmp/err") $(test -s "$tmp/out" && echo said)" \
@@ -161,6 +163,33 @@ for model in "$dense" "$hybrid"; do
 done
 run "$engine" gate "$dense" "$tmp/prompt.txt" --window 5 --arms decode,decode:REF=1
 ok "gate --arms: the labels head the columns" grep -q "decode:REF=1_top1" "$tmp/out"
+
+# ---- score and bench ----
+echo "69 845 335 305
+316 408 334" >"$tmp/two.ids"
+echo "[69, 845, 335,
+305], [316, 408, 334]" >"$tmp/brackets.ids"
+run "$engine" score "$dense" --tokens "$tmp/two.ids" --arms prefill,decode --batch 2 --format csv
+cp "$tmp/out" "$tmp/score"
+is "score: two sequences and their sum, by two arms" "$status $(cut -d, -f1-3 "$tmp/score" | tr '\n' ' ')" \
+    "0 arm,sequence,tokens prefill,0,3 prefill,1,2 prefill,all,5 decode,0,3 decode,1,2 decode,all,5 "
+run "$engine" score "$dense" --tokens "$tmp/brackets.ids" --arms prefill,decode --format csv
+is "score: brackets and lines, alone and together" "$(cat "$tmp/out")" "$(cat "$tmp/score")"
+run "$engine" score "$dense" --tokens "$tmp/two.ids" --per-token --format csv
+is "score --per-token: the mean is the table's" \
+    "$(awk -F, 'NR > 1 && $2 == 0 { sum -= $5 } END { printf "%.5f", sum / 3 }' "$tmp/out")" \
+    "$(awk -F, '$1 == "prefill" && $2 == "0" { printf "%.5f", $5 }' "$tmp/score")"
+run "$engine" score "$dense" --tokens "$tmp/two.ids" --format json
+ok "score as json" python3 -c 'import json, sys; assert json.load(sys.stdin)[2]["tokens"] == 5' <"$tmp/out"
+echo "69" >"$tmp/one.ids"
+refuses "score: one token" "one.ids: sequence of 1 token, must be 2" "$engine" score "$dense" --tokens "$tmp/one.ids"
+refuses "score: no tokens" "empty.gguf: no token ids" "$engine" score "$dense" --tokens "$tmp/empty.gguf"
+refuses "score: token beyond" "two-9.ids: token id 9999, the vocabulary" \
+    "$engine" score "$dense" --tokens "$(echo "1 9999" >"$tmp/two-9.ids" && echo "$tmp/two-9.ids")"
+run "$engine" bench "$dense" --prefill 8 --decode 4 --context 3 --batch 2 --repeat 1 --format csv
+is "bench" "$status $(cut -d, -f1-5 "$tmp/out" | tr '\n' ' ')" \
+    "0 phase,tokens,context,batch,probe prefill,8,0,1,none decode,4,3,2,none "
+refuses "bench of nothing" "nothing to measure" "$engine" bench "$dense" --prefill 0 --decode 0
 
 # ---- against other implementations ----
 if [ -n "${NEARTIE_SHARED-}" ]; then

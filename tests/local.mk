@@ -85,3 +85,6 @@ check_PROGRAMS += %D%/knobs_t
 # The verdict's false alarms and power over many seeds, as a table: not a test, some minutes.
 noinst_PROGRAMS += %D%/verdict_table
 %C%_verdict_table_LDADD = collector/librule.a collector/libseed.a $(GSL_LIBS) -lm
+
+check_PROGRAMS += %D%/sampler_t
+%C%_sampler_t_LDADD = $(engine_libs)
