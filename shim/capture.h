@@ -20,8 +20,7 @@ struct capture {
     struct record_top top[RECORD_TOP_MAX]; /* descending; equal values by ascending id */
 };
 
-/* One instruction set's form of the capture; the last one is portable. All give the same top-k
- * and counts; lse agrees to about 1e-6. */
+/* One instruction set's form of the capture; the last one is portable. All give the same bits. */
 struct capture_path {
     const char *name;
     bool (*usable)(void);

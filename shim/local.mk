@@ -8,7 +8,8 @@ noinst_LIBRARIES += %D%/libshim.a
 %C%_libshim_a_CFLAGS = $(AM_CFLAGS) -fPIC -fvisibility=hidden -ffp-contract=off -Wno-psabi
 %C%_libshim_a_SOURCES = \
 	%D%/baseline.c %D%/baseline.h \
-	%D%/capture.c %D%/capture.h %D%/capture_cuda.h \
+	%D%/capture.c %D%/capture.h %D%/capture_cuda.h %D%/capture_int.h %D%/capture_pass.inc \
+	%D%/capture_avx2.c %D%/capture_avx512.c %D%/capture_portable.c \
 	%D%/context_hash.c %D%/context_hash.h \
 	%D%/device.h \
 	%D%/core.c %D%/core.h \
