@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -164,6 +165,30 @@ void probe_nudge(void)
 {
     if (ring_pressing(&probe.spool) && atomic_exchange(&probe.asleep, false))
         sem_post(&probe.wake);
+}
+
+struct record *probe_reserve(uint64_t *n)
+{
+    struct probe *p = &probe;
+    struct record *r = ring_reserve(&p->spool, n);
+    while (!r && p->options.on_full == ON_FULL_BLOCK && !atomic_load(&p->failing) &&
+           atomic_load(&p->state) == STATE_ON) {
+        probe_nudge();
+        nanosleep(&(struct timespec){0, 100000}, NULL);
+        r = ring_reserve(&p->spool, n);
+    }
+    return r;
+}
+
+bool probe_push(enum record_kind kind, const void *body, size_t n_bytes)
+{
+    uint64_t n;
+    struct record *r = probe_reserve(&n);
+    if (!r)
+        return false;
+    memcpy(r->body, body, n_bytes);
+    ring_publish(r, n, kind, n_bytes);
+    return true;
 }
 
 /* All that happens at load time: nothing, unless somebody asks for the settings. */

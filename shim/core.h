@@ -62,6 +62,11 @@ struct gate {
 bool probe_enter(struct gate *g);
 void probe_leave(const struct gate *g);
 
+/* Within the gate: reserve a slot of the ring, or copy a record in. A full ring refuses (NULL,
+ * false), or, where PROBE_ON_FULL is block, holds the caller while the writer gets on. */
+struct record *probe_reserve(uint64_t *n);
+bool probe_push(enum record_kind kind, const void *body, size_t n_bytes);
+
 /* Wake the writer where the ring is filling and it sleeps. */
 void probe_nudge(void);
 

@@ -10,7 +10,6 @@
 #include "shim/context_hash.h"
 #include "shim/core.h"
 #include "shim/probe.h"
-#include "shim/ring.h"
 #include "shim/rows.h"
 
 /* A forward's handle: its number, its arm, the recording it belongs to, and whether it was lost. */
@@ -62,7 +61,7 @@ static uint32_t thread_id(void)
 
 static void push(enum record_kind kind, const void *body, size_t bytes)
 {
-    if (!ring_push(&probe.spool, kind, body, bytes, NULL, 0))
+    if (!probe_push(kind, body, bytes))
         spool_lose(&probe.spool, LOST_RECORDS, 1);
 }
 
@@ -119,7 +118,7 @@ static uint64_t hook_forward_begin(const struct probe_forward *f)
         .thread = thread_id(),
     };
     uint64_t handle = make_handle(p, id, arm);
-    if (!ring_push(&p->spool, RECORD_FORWARD, &r, sizeof r, NULL, 0)) {
+    if (!probe_push(RECORD_FORWARD, &r, sizeof r)) {
         spool_lose(&p->spool, LOST_FORWARDS, 1);
         handle |= HANDLE_LOST;
     }

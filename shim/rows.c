@@ -3,24 +3,10 @@
 #include "shim/rows.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "shim/capture.h"
 #include "shim/device.h"
 #include "shim/ring.h"
-
-/* Reserve a slot, waiting for one where the user wants that and the writer gets on. */
-static struct record *reserve(struct probe *p, uint64_t *n)
-{
-    struct record *r = ring_reserve(&p->spool, n);
-    while (!r && p->options.on_full == ON_FULL_BLOCK && !atomic_load(&p->failing) &&
-           atomic_load(&p->state) == STATE_ON) {
-        probe_nudge();
-        nanosleep(&(struct timespec){0, 100000}, NULL);
-        r = ring_reserve(&p->spool, n);
-    }
-    return r;
-}
 
 static void fill_top(struct record_row *out, const struct capture *c)
 {
@@ -37,7 +23,7 @@ struct record *rows_reserve(struct probe *p, uint64_t forward_id, const struct p
                             int32_t i, uint64_t *out_n)
 {
     const struct probe_row *in = &l->rows[i];
-    struct record *r = reserve(p, out_n);
+    struct record *r = probe_reserve(out_n);
     if (!r) {
         spool_lose(&p->spool, LOST_ROWS, 1);
         return NULL;

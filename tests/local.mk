@@ -18,6 +18,7 @@ EXTRA_DIST += %D%/testlib.sh %D%/gpu_capture.py %D%/gpu_probe.py $(sh_tests)
 
 sh_tests = \
 	%D%/cli_neartie.sh \
+	%D%/cli_kill.sh \
 	%D%/cli_preload.sh \
 	%D%/cli_record.sh \
 	%D%/cli_engine.sh \
@@ -25,9 +26,10 @@ sh_tests = \
 	%D%/includes.sh \
 	%D%/style.sh
 
-# A host for the probe.
-noinst_PROGRAMS += %D%/target
+# A host for the probe, and a reader that recovers.
+noinst_PROGRAMS += %D%/target %D%/fold
 %C%_target_LDFLAGS = $(AM_LDFLAGS) -pthread
+%C%_fold_LDADD = sql/libsql.a $(SQLITE_LIBS)
 
 check_PROGRAMS += %D%/context_hash_t
 %C%_context_hash_t_LDADD = shim/libshim.a -lxxhash
@@ -36,6 +38,11 @@ check_PROGRAMS += %D%/context_hash_t
 check_PROGRAMS += %D%/probe_t
 %C%_probe_t_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS)
 %C%_probe_t_LDADD = $(SQLITE_LIBS) -lm
+
+check_PROGRAMS += %D%/spool_t
+%C%_spool_t_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS)
+%C%_spool_t_LDFLAGS = $(AM_LDFLAGS) -pthread
+%C%_spool_t_LDADD = shim/libshim.a sql/libsql.a $(SQLITE_LIBS) -lm
 
 check_PROGRAMS += %D%/topk_t
 %C%_topk_t_LDADD = shim/libshim.a -lm

@@ -1,0 +1,57 @@
+#!/bin/sh
+# A recording process is killed at a random moment under full load, and the first recovery as well:
+# every row whose hook had returned is in the database, none twice. KILL_RUNS says how often.
+. "${abs_top_srcdir:?}/tests/testlib.sh"
+target=$abs_top_builddir/tests/target fold=$abs_top_builddir/tests/fold
+preload=$probe
+case $SANITIZE in
+*address*) preload="$(gcc -print-file-name=libasan.so) $probe" ;;
+*thread*) preload="$(gcc -print-file-name=libtsan.so) $probe" ;;
+esac
+runs=${KILL_RUNS:-20}
+cd "$tmp" || exit 99
+seed=$(date +%s)
+echo "# seed $seed"
+
+# A pause of up to $1 ms, the same for the same seed.
+pause() { # LIMIT-MS SALT
+    sleep "$(awk -v s="$seed$2" -v l="$1" 'BEGIN { srand(s); printf "%.3f", rand() * l / 1000 }')"
+}
+one() { # NUMBER
+    rm -f run.db run.db-* progress
+    # A small ring is always full: the hooks wait for the writer.
+    # shellcheck disable=SC2015
+    PROBE_DB=run.db PROBE_ON_FULL=block PROBE_SPOOL_MB=$(($1 % 3 * 4 + 1)) LD_PRELOAD=$preload \
+        "$target" endless 100000000 >/dev/null 2>err &
+    pid=$!
+    pause 300 "$1"
+    kill -9 $pid; wait $pid 2>/dev/null
+    [ -s progress ] && [ -f run.db ] || return 2 # killed before it had begun
+    done=$(od -An -tu8 -N8 progress | tr -d ' ')
+    [ "$done" -gt 0 ] || return 2
+    "$fold" run.db >/dev/null 2>&1 &
+    pid=$!
+    pause 30 "9$1"
+    kill -9 $pid 2>/dev/null; wait $pid 2>/dev/null
+    "$fold" run.db >folded || return 1
+    sqlite3 run.db "SELECT count(*) >= $done AND count(*) <= $done + 1 AND count(*) = max(pos) + 1
+        AND count(*) = count(DISTINCT pos) FROM logits;
+        SELECT count(*) >= $done FROM forwards;
+        PRAGMA integrity_check;
+        SELECT state FROM runs;
+        SELECT count(*) FROM gaps" >facts
+    [ "$(xargs <facts)" = "1 1 ok recovered 0" ] && return 0
+    echo "# run $1: $done rows returned, the database says: $(xargs <facts); $(cat folded err)"
+    return 1
+}
+good=0 early=0 bad=0 i=0
+while [ "$i" -lt "$runs" ]; do
+    i=$((i + 1))
+    # bash tells of killed jobs on stderr
+    one "$i" 2>/dev/null
+    case $? in 0) good=$((good + 1)) ;; 2) early=$((early + 1)) ;; *) bad=$((bad + 1)) ;; esac
+done
+echo "# $runs kills: $good whole, $early before the first row"
+is "after each kill every row is there once" "$bad" 0
+ok "most kills met a process at work" test "$good" -gt $((runs / 2))
+done_testing
