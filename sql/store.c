@@ -80,31 +80,46 @@ static int get_text(struct store *s, const char *sql, const char *bind, char *ou
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : -1;
 }
 
-/* Refuse what we cannot write, through a read-only connection: nothing in the file changes. */
+/* Open the file to look at it: closing it again will not change it. */
+static int open_to_look(struct store *s, int flags, struct err *err)
+{
+    sqlite3_close(s->db);
+    if (sqlite3_open_v2(s->path, &s->db, flags | SQLITE_OPEN_NOMUTEX, NULL))
+        return store_fail(s, err);
+    sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    sqlite3_busy_timeout(s->db, 1000);
+    return 0;
+}
+
+/* Refuse what we cannot write, before anything in the file changes. Returns 1 for a database
+ * without any table: its maker died before it had made ours. */
 static int check_file(struct store *s, struct err *err)
 {
-    char version[32];
+    static const char *const sql = "SELECT count(*) FROM sqlite_master";
+    char n_tables[32], version[32];
     int rc = -1;
-    if (sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL)) {
-        store_fail(s, err);
+    if (open_to_look(s, SQLITE_OPEN_READONLY, err))
         goto out;
+    if (get_text(s, sql, NULL, n_tables, sizeof n_tables, err)) {
+        /* What a process left that died in the middle of a transaction has to be rolled back, and a
+         * read-only connection cannot. */
+        if ((sqlite3_errcode(s->db) & 0xff) != SQLITE_READONLY ||
+            open_to_look(s, SQLITE_OPEN_READWRITE, err) ||
+            get_text(s, sql, NULL, n_tables, sizeof n_tables, err))
+            goto out;
     }
-    sqlite3_busy_timeout(s->db, 1000);
-    struct err cause = {""};
+    rc = strcmp(n_tables, "0") == 0;
+    if (rc)
+        goto out;
+    rc = -1;
     if (get_text(s, "SELECT value FROM meta WHERE key = 'schema_version'", NULL, version,
-                 sizeof version, &cause)) {
-        if (strstr(cause.text, "no such table"))
-            err_set(err, "%s: not a neartie database: it has no table meta", s->path);
-        else if (err)
-            *err = cause;
-        goto out;
-    }
-    if (strtol(version, NULL, 10) != SQL_SCHEMA_VERSION) {
+                 sizeof version, err))
+        err_set(err, "%s: not a neartie database: it has no table meta", s->path);
+    else if (strtol(version, NULL, 10) != SQL_SCHEMA_VERSION)
         err_set(err, "%s: schema version %s, this program writes version %d", s->path,
                 version[0] ? version : "missing", SQL_SCHEMA_VERSION);
-        goto out;
-    }
-    rc = 0;
+    else
+        rc = 0;
 out:
     sqlite3_close(s->db);
     s->db = NULL;
@@ -169,10 +184,10 @@ int store_open(struct store **out, const char *path, struct err *err)
         free(s);
         return err_set(err, "%.100s: %s", path, s ? "the path is too long" : "out of memory");
     }
-    int fresh = make_file(path, err);
-    if (fresh < 0 || (!fresh && check_file(s, err)))
+    int fresh = make_file(path, err), bare = fresh;
+    if (fresh < 0 || (!fresh && (bare = check_file(s, err)) < 0))
         goto fail;
-    if (open_connection(s, err) || (fresh && make_schema(s, err)))
+    if (open_connection(s, err) || (bare && make_schema(s, err)))
         goto fail;
     for (int i = 0; i < N_STATEMENTS; i++)
         if (sqlite3_prepare_v3(s->db, statement_sql[i], -1, SQLITE_PREPARE_PERSISTENT, &s->st[i],

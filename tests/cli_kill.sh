@@ -33,7 +33,7 @@ one() { # NUMBER
     pid=$!
     pause 30 "9$1"
     kill -9 $pid 2>/dev/null; wait $pid 2>/dev/null
-    "$fold" run.db >folded || return 1
+    "$fold" run.db >folded 2>&1 || { echo "# run $1: $(cat folded)"; return 1; }
     sqlite3 run.db "SELECT count(*) >= $done AND count(*) <= $done + 1 AND count(*) = max(pos) + 1
         AND count(*) = count(DISTINCT pos) FROM logits;
         SELECT count(*) >= $done FROM forwards;
