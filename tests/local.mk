@@ -24,6 +24,7 @@ sh_tests = \
 	%D%/cli_engine.sh \
 	%D%/first_light.sh \
 	%D%/includes.sh \
+	%D%/mkgguf.sh \
 	%D%/style.sh
 
 # A host for the probe, and a reader that recovers.
@@ -53,6 +54,18 @@ check_PROGRAMS += %D%/dot_t
 noinst_LIBRARIES += %D%/libpack.a
 %C%_libpack_a_SOURCES = %D%/pack.c %D%/pack.h
 %C%_libpack_a_CFLAGS = $(AM_CFLAGS) -ftree-vectorize
+
+# The model generator.
+noinst_PROGRAMS += %D%/mkgguf
+%C%_mkgguf_SOURCES = \
+	%D%/mkgguf.c \
+	%D%/mkgguf_plan.c \
+	%D%/mkgguf_plan.h \
+	%D%/mkgguf_write.c \
+	%D%/mkgguf_write.h
+%C%_mkgguf_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS) -ftree-vectorize
+%C%_mkgguf_LDADD = tests/libpack.a kernels/libkernels.a $(OPENMP_CFLAGS) -lm
+
 check_PROGRAMS += %D%/pack_t
 %C%_pack_t_LDADD = tests/libpack.a kernels/libkernels.a -lm
 check_PROGRAMS += %D%/dequant_t
