@@ -15,6 +15,8 @@ enum {
     CMD_NOT_RUN = 127       /* record: the program could not be started */
 };
 
+int cmd_blame(int argc, char **argv);
+int cmd_calibrate(int argc, char **argv);
 int cmd_flips(int argc, char **argv);
 int cmd_gate(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
@@ -22,6 +24,7 @@ int cmd_percentiles(int argc, char **argv);
 int cmd_record(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_runs(int argc, char **argv);
+int cmd_simulate(int argc, char **argv);
 int cmd_sql(int argc, char **argv);
 int cmd_verdict(int argc, char **argv);
 

@@ -72,7 +72,7 @@ static int run_all(struct db *db, const char *sql, enum render_format format, st
         if (db_statement(db, &query, sql, &sql, err))
             return -1;
         if (query && query_n_columns(query) > 0)
-            rc = render_query(stdout, format, -1, query, err);
+            rc = render_query(stdout, format, RENDER_ALL_DIGITS, query, err);
         else if (query)
             rc = query_step(query, err);
         query_free(query);

@@ -22,7 +22,6 @@ struct db {
 struct query {
     sqlite3_stmt *st;
     const struct db *db; /* borrowed */
-    char name[32];       /* for messages */
 };
 
 static int db_fail(const struct db *db, struct err *err)
@@ -200,7 +199,10 @@ int db_open(struct db **out, const char *path, struct err *err)
     make_indexes(db);
     sqlite3_db_config(db->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(db->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    if (make_views(db, err) || exec(db, "PRAGMA query_only = 1; PRAGMA cache_size = -65536", err))
+    if (make_views(db, err) ||
+        exec(db,
+             "PRAGMA query_only = 1; PRAGMA cache_size = -65536; PRAGMA mmap_size = 68719476736",
+             err))
         goto fail;
     *out = db;
     return 0;
@@ -247,17 +249,60 @@ int db_statement(struct db *db, struct query **out, const char *sql, const char 
     return 0;
 }
 
+static const char *text_named(const char *prefix, const char *name)
+{
+    size_t n = strlen(prefix);
+    for (const struct sql_text *t = sql_texts; t->name; t++)
+        if (!strncmp(t->name, prefix, n) && !strcmp(t->name + n, name))
+            return t->text;
+    return NULL;
+}
+
 int db_query(struct db *db, struct query **out, const char *name, struct err *err)
 {
-    for (const struct sql_text *t = sql_texts; t->name; t++) {
-        if (strncmp(t->name, "q_", 2) || strcmp(t->name + 2, name))
-            continue;
-        if (db_statement(db, out, t->text, NULL, err))
-            return -1;
-        snprintf((*out)->name, sizeof(*out)->name, "%s", name);
-        return 0;
+    const char *sql = text_named("q_", name);
+    *out = NULL;
+    if (!sql)
+        return err_set(err, "%s: there is no query of that name", name);
+    return db_statement(db, out, sql, NULL, err);
+}
+
+static void bind_value(sqlite3_stmt *st, const struct db_value *value)
+{
+    int i = sqlite3_bind_parameter_index(st, value->name);
+    assert(i > 0);
+    switch (value->type) {
+    case DB_INT:
+        sqlite3_bind_int64(st, i, value->integer);
+        break;
+    case DB_REAL:
+        sqlite3_bind_double(st, i, value->real);
+        break;
+    case DB_TEXT:
+        sqlite3_bind_text(st, i, value->text, -1, SQLITE_STATIC);
+        break;
     }
-    return err_set(err, "%s: there is no query of that name", name);
+}
+
+int db_put(struct db *db, const char *name, const struct db_value *values, int n, struct err *err)
+{
+    sqlite3 *writer;
+    sqlite3_stmt *st = NULL;
+    const char *sql = text_named("", name);
+    assert(sql);
+    int rc = sqlite3_open_v2(db->path, &writer, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    sqlite3_busy_timeout(writer, 5000);
+    if (!rc)
+        rc = sqlite3_prepare_v2(writer, sql, -1, &st, NULL);
+    for (int i = 0; !rc && i < n; i++)
+        bind_value(st, values + i);
+    if (!rc && sqlite3_step(st) != SQLITE_DONE)
+        rc = -1;
+    if (rc)
+        err_set(err, "%s: %s", db->path, sqlite3_errmsg(writer));
+    sqlite3_finalize(st);
+    sqlite3_close(writer);
+    return rc ? -1 : 0;
 }
 
 void query_bind_int(struct query *query, const char *name, int64_t value)
@@ -272,6 +317,11 @@ void query_bind_text(struct query *query, const char *name, const char *value)
     int i = sqlite3_bind_parameter_index(query->st, name);
     assert(i > 0);
     sqlite3_bind_text(query->st, i, value, -1, SQLITE_TRANSIENT);
+}
+
+void query_reset(struct query *query)
+{
+    sqlite3_reset(query->st);
 }
 
 int query_step(struct query *query, struct err *err)

@@ -26,9 +26,24 @@ int db_query(struct db *db, struct query **out, const char *name, struct err *er
 int db_statement(struct db *db, struct query **out, const char *sql, const char **tail,
                  struct err *err);
 
+/* A value for a parameter of db_put. */
+struct db_value {
+    const char *name; /* ":label" */
+    enum { DB_INT, DB_REAL, DB_TEXT } type;
+    int64_t integer;
+    double real;
+    const char *text; /* borrowed */
+};
+
+/* Run sql/NAME.sql, a statement that writes, over a connection of its own. */
+int db_put(struct db *db, const char *name, const struct db_value *values, int n, struct err *err);
+
 /* Bind a parameter, for instance ":arm_a"; one that is not bound is NULL. The text is copied. */
 void query_bind_int(struct query *query, const char *name, int64_t value);
 void query_bind_text(struct query *query, const char *name, const char *value);
+
+/* Go back to before the first row, keeping what is bound. */
+void query_reset(struct query *query);
 
 /* Take the next row: 1, 0 after the last, -1 failed. */
 int query_step(struct query *query, struct err *err);

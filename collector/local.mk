@@ -23,6 +23,8 @@ noinst_LIBRARIES += %D%/librule.a
 bin_PROGRAMS += %D%/neartie
 %C%_neartie_SOURCES = \
 	%D%/cmd.h \
+	%D%/cmd_blame.c \
+	%D%/cmd_calibrate.c \
 	%D%/cmd_flips.c \
 	%D%/cmd_gate.c \
 	%D%/cmd_inspect.c \
@@ -30,10 +32,17 @@ bin_PROGRAMS += %D%/neartie
 	%D%/cmd_record.c \
 	%D%/cmd_report.c \
 	%D%/cmd_runs.c \
+	%D%/cmd_simulate.c \
 	%D%/cmd_sql.c \
 	%D%/cmd_verdict.c \
+	%D%/control.c %D%/control.h \
 	%D%/db.c %D%/db.h \
+	%D%/infer.c %D%/infer.h \
+	%D%/judge.c %D%/judge.h \
+	%D%/judge_args.c %D%/judge_args.h \
+	%D%/judge_print.c \
 	%D%/launch.c %D%/launch.h \
+	%D%/load.c %D%/load.h \
 	%D%/main.c \
 	%D%/notes.c %D%/notes.h \
 	%D%/render.c %D%/render.h \
@@ -43,6 +52,6 @@ bin_PROGRAMS += %D%/neartie
 	%D%/xalloc.h
 %C%_neartie_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS) $(ELF_CFLAGS) \
 	-DLIBDIR='"$(libdir)"' -DBINDIR='"$(bindir)"'
-%C%_neartie_LDADD = %D%/libseed.a %D%/librule.a sql/libsql.a $(SQLITE_LIBS) $(ELF_LIBS) -lm
+%C%_neartie_LDADD = %D%/libseed.a %D%/librule.a sql/libsql.a $(SQLITE_LIBS) $(ELF_LIBS) $(GSL_LIBS) -lm
 dist_man_MANS += %D%/neartie.1
 %C%_librule_a_CFLAGS = $(AM_CFLAGS) $(GSL_CFLAGS)

@@ -16,10 +16,13 @@ static const struct command {
     {"gate", "prefill and decode a prompt, and print the verdict", cmd_gate},
     {"report", "positions, margins, flips and the verdict of a file", cmd_report},
     {"verdict", "near-tie or defect; the exit status says which", cmd_verdict},
+    {"blame", "what goes with large differences", cmd_blame},
+    {"calibrate", "store the noise floor of a known-good pair", cmd_calibrate},
     {"percentiles", "the margins of an arm", cmd_percentiles},
     {"flips", "positions at which two arms chose different tokens", cmd_flips},
     {"runs", "the runs in one or more files", cmd_runs},
     {"inspect", "the hooks that a program was built with", cmd_inspect},
+    {"simulate", "write a synthetic record, clean or with a defect", cmd_simulate},
     {"sql", "run a query, read-only", cmd_sql},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

@@ -123,10 +123,15 @@ void render_json_string(FILE *out, const char *text, int n_bytes)
     putc('"', out);
 }
 
-/* Nine digits tell any two floats apart; a number that is no float gets what it needs. */
+/* Nine digits tell any two floats apart; a number that is no float gets 15, or the 17 it needs. */
 static void print_real(FILE *out, double value)
 {
-    fprintf(out, (double)(float)value == value ? "%.9g" : "%.17g", value);
+    char text[40];
+    int digits = (double)(float)value == value ? 9 : 15;
+    snprintf(text, sizeof text, "%.*g", digits, value);
+    if (strtod(text, NULL) != value)
+        snprintf(text, sizeof text, "%.17g", value);
+    fputs(text, out);
 }
 
 void render_json_real(FILE *out, double value)
@@ -250,8 +255,10 @@ void render_real(struct render *r, double value)
     }
     if (r->format == RENDER_TABLE) {
         char text[400];
-        int width = r->digits < 0 ? snprintf(text, sizeof text, "%.9g", value)
-                                  : snprintf(text, sizeof text, "%.*f", r->digits, value);
+        bool is_float = (double)(float)value == value;
+        int width =
+            snprintf(text, sizeof text, r->digits < 0 ? "%.*g" : "%.*f",
+                     r->digits == RENDER_ALL_DIGITS ? (is_float ? 9 : 15) : abs(r->digits), value);
         add_cell(r, xstrdup(text), width, true);
         return;
     }

@@ -13,13 +13,16 @@
 
 enum render_format { RENDER_TABLE, RENDER_CSV, RENDER_JSON };
 
+/* Digits of real numbers in a table: decimals; below 0, that many significant ones. CSV and JSON
+ * always have all. */
+enum { RENDER_ALL_DIGITS = -100 };
+
 struct render;
 
 /* The option --format, to be made a child of a command's argp with a pointer to the format. */
 extern const struct argp render_argp;
 
-/* Names are copied. digits: decimals of real numbers in a table; below 0, all that tell two values
- * of float apart, as CSV and JSON have them. */
+/* Names are copied. */
 struct render *render_open(FILE *out, enum render_format format, int digits, int n_columns,
                            const char *const names[]);
 void render_int(struct render *r, int64_t value);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW_DEFAULT = 24, KEY_A = 0x100, KEY_B, KEY_SEQ, KEY_WINDOW };
+enum { WINDOW_DEFAULT = 24, KEY_A = 0x100, KEY_B, KEY_SEQ, KEY_WINDOW, N_ARM_OPTIONS = 2 };
 
 static const struct argp_option options_table[] = {
     {"a", KEY_A, "ARM", 0, "arm A: its number, its label, or RUN:LABEL", 2},
@@ -51,6 +51,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 const struct argp select_argp = {options_table, parse, NULL, NULL, NULL, NULL, NULL};
+const struct argp select_window_argp = {
+    options_table + N_ARM_OPTIONS, parse, NULL, NULL, NULL, NULL, NULL};
 
 int64_t select_view_a(const struct selection *sel)
 {
@@ -144,15 +146,15 @@ static int find_pair(struct db *db, int64_t a, int64_t b, struct selection *out,
     return arm_by_id(db, id_a, &out->a, err) || arm_by_id(db, id_b, &out->b, err) ? -1 : 0;
 }
 
-static int find_arms(struct db *db, const struct select_options *options, struct selection *out,
+static int find_arms(struct db *db, const char *a, const char *b, struct selection *out,
                      struct err *err)
 {
     int rc;
-    if (options->a && select_arm(db, options->a, &out->a, err))
+    if (a && select_arm(db, a, &out->a, err))
         return -1;
-    if (options->b && select_arm(db, options->b, &out->b, err))
+    if (b && select_arm(db, b, &out->b, err))
         return -1;
-    if (!options->a || !options->b)
+    if (!a || !b)
         return find_pair(db, out->a.arm_id, out->b.arm_id, out, err);
     if (out->a.arm_id == out->b.arm_id)
         return err_set(err, "%s: --a and --b name the same arm, %s", db_path(db), out->a.label);
@@ -162,6 +164,14 @@ static int find_arms(struct db *db, const struct select_options *options, struct
     err_set(err, "%s: arms %s and %s have no position of the same context", db_path(db),
             out->a.label, out->b.label);
     return 1;
+}
+
+int select_arms(struct db *db, const char *a, const char *b, struct selection *out, struct err *err)
+{
+    *out = (struct selection){.window = WINDOW_DEFAULT};
+    int rc = find_arms(db, a, b, out, err);
+    out->swapped = out->a.arm_id > out->b.arm_id;
+    return rc;
 }
 
 static int find_sequence(struct db *db, int64_t wanted, struct selection *out, struct err *err)
@@ -190,10 +200,9 @@ static int find_sequence(struct db *db, int64_t wanted, struct selection *out, s
 int select_resolve(struct db *db, const struct select_options *options, struct selection *out,
                    struct err *err)
 {
-    *out = (struct selection){.window = options->window ? options->window : WINDOW_DEFAULT};
-    int rc = find_arms(db, options, out, err);
+    int rc = select_arms(db, options->a, options->b, out, err);
     if (rc)
         return rc;
-    out->swapped = out->a.arm_id > out->b.arm_id;
+    out->window = options->window ? options->window : WINDOW_DEFAULT;
     return find_sequence(db, options->seq_id, out, err);
 }

@@ -15,8 +15,8 @@ struct select_options {
 };
 
 /* The options --a, --b, --seq and --window, to be made a child of a command's argp with a pointer
- * to the options. */
-extern const struct argp select_argp;
+ * to the options; and the last two alone. */
+extern const struct argp select_argp, select_window_argp;
 
 struct arm {
     int64_t arm_id, run_id;
@@ -45,6 +45,10 @@ int select_arm(struct db *db, const char *name, struct arm *out, struct err *err
  * positions. */
 int select_resolve(struct db *db, const struct select_options *options, struct selection *out,
                    struct err *err);
+
+/* Decide on the arms alone; the same returns. */
+int select_arms(struct db *db, const char *a, const char *b, struct selection *out,
+                struct err *err);
 
 /* Arm numbers in the order that the views have them. */
 int64_t select_view_a(const struct selection *sel);

@@ -9,8 +9,7 @@
 #include <string.h>
 
 enum {
-    N_VOCAB = 2000, /* small, so that ids come back in many sequences */
-    BIASED_ID = 7,  /* of DEFECT_ID: one list in thirty holds it */
+    BIASED_ID = 7, /* of DEFECT_ID: one list in thirty holds it */
     BIASED_EVERY = 30
 };
 
@@ -151,7 +150,7 @@ static void draw_hidden(struct simulate *simulate, int32_t *tokens, double *logi
             logits[k] = logits[k - 1] + log(stat_rng_uniform(rng)) * (k == 1 ? 10 : 1.5);
         bool again = true;
         while (again) {
-            tokens[k] = (int32_t)stat_rng_below(rng, N_VOCAB);
+            tokens[k] = (int32_t)stat_rng_below(rng, SIMULATE_VOCAB);
             again = tokens[k] == BIASED_ID;
             for (int j = 0; j < k && !again; j++)
                 again = tokens[j] == tokens[k];
@@ -247,7 +246,7 @@ bool simulate_row(struct simulate *simulate, struct pair_row *out)
     draw_lists(simulate);
     fill_row(simulate, out);
     if (o->defect == DEFECT_UBATCH_NAN && simulate->seq == 0 && simulate->pos == o->n_rows - 1) {
-        out->b.n_nan = N_VOCAB;
+        out->b.n_nan = SIMULATE_VOCAB;
         out->b.first_bad = 0;
         out->b.n_topk = 0;
     }

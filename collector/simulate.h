@@ -9,7 +9,10 @@
 #include "collector/pairs.h"
 #include "collector/stat_perm.h"
 
-enum { SIMULATE_TOPK = 8 };
+enum {
+    SIMULATE_TOPK = 8,
+    SIMULATE_VOCAB = 2000 /* small, so that ids come back in many sequences */
+};
 
 /* How the noise is shaped; s is 1.4826 times the median contrast in every shape. */
 enum simulate_noise {

@@ -106,8 +106,7 @@ static int load_gate(struct db *db, const struct selection *sel, const struct la
     return rc;
 }
 
-/* A label is text of the file: nothing in it may act on a terminal. */
-static void name_arm(const struct arm *arm, bool with_run, char *out, size_t size)
+void window_name_arm(const struct arm *arm, bool with_run, char *out, size_t size)
 {
     FILE *to = fmemopen(out, size, "w");
     if (!to) {
@@ -126,8 +125,8 @@ int window_load(struct db *db, const struct selection *sel, struct window *out, 
     struct last_pair last = {0, 0};
     *out = (struct window){0};
     bool runs = sel->a.run_id != sel->b.run_id;
-    name_arm(&sel->a, runs, out->name_a, sizeof out->name_a);
-    name_arm(&sel->b, runs, out->name_b, sizeof out->name_b);
+    window_name_arm(&sel->a, runs, out->name_a, sizeof out->name_a);
+    window_name_arm(&sel->b, runs, out->name_b, sizeof out->name_b);
     if (load_rows(db, sel, out, &last, err) ||
         seed_summarize(out->rows, out->n, &out->summary, err) ||
         load_gate(db, sel, &last, out, err)) {

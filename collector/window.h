@@ -18,6 +18,9 @@ struct window {
 int window_load(struct db *db, const struct selection *sel, struct window *out, struct err *err);
 void window_free(struct window *window);
 
+/* "decode" or "2:decode"; a label is text of the file, and nothing in it may act on a terminal. */
+void window_name_arm(const struct arm *arm, bool with_run, char *out, size_t size);
+
 struct seed_names window_names(const struct window *window);
 
 #endif

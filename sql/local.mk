@@ -4,17 +4,26 @@ sql_files = \
 	%D%/schema.sql \
 	%D%/views.sql \
 	%D%/indexes.sql \
+	%D%/put_calibration.sql \
 	%D%/q_agreement.sql \
+	%D%/q_arm_contexts.sql \
+	%D%/q_arm_facts.sql \
 	%D%/q_arm_list.sql \
 	%D%/q_arm_margins.sql \
 	%D%/q_arm_named.sql \
 	%D%/q_arm_pairs.sql \
 	%D%/q_arms.sql \
+	%D%/q_calibrations.sql \
 	%D%/q_comparable.sql \
+	%D%/q_config.sql \
+	%D%/q_context.sql \
+	%D%/q_drift.sql \
+	%D%/q_exact.sql \
 	%D%/q_flips.sql \
 	%D%/q_gaps.sql \
 	%D%/q_kernel_diff.sql \
 	%D%/q_kernels.sql \
+	%D%/q_list_configs.sql \
 	%D%/q_pair_ids.sql \
 	%D%/q_row.sql \
 	%D%/q_run.sql \
@@ -22,6 +31,8 @@ sql_files = \
 	%D%/q_sequences.sql \
 	%D%/q_setting_diff.sql \
 	%D%/q_settings.sql \
+	%D%/q_side.sql \
+	%D%/q_token.sql \
 	%D%/q_window.sql
 
 sqldir = $(pkgdatadir)/sql

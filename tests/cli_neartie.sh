@@ -19,7 +19,7 @@ is "version" "$status $(cat "$tmp/out")" "0 neartie 0.1.0"
 run "$neartie" --help
 commands=$(sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$tmp/out")
 is "help lists the commands" "$(echo "$commands" | tr '\n' ' ')" \
-    "record gate report verdict percentiles flips runs inspect sql "
+    "record gate report verdict blame calibrate percentiles flips runs inspect simulate sql "
 for command in $commands; do
     run "$neartie" "$command" --help
     is "$command --help" "$status $(head -1 "$tmp/out" | cut -d' ' -f1-3)" \
@@ -79,13 +79,13 @@ is "report: arms in either order" "$(sed -n 's/^decision[^:]*: //p' "$tmp/out")"
 run "$neartie" report "$golden" --a 3 --b 1 --seq 2
 is "report: a sequence can be chosen" "$(sed -n 's/^agreement: //p' "$tmp/out")" "1/2 (1 flip)"
 
-run "$neartie" verdict "$golden" --a 1 --b 2
+run "$neartie" verdict "$golden" --a 1 --b 2 --rule seed
 is "verdict: a defect class" "$status $(tail -1 "$tmp/out")" \
     "3 verdict (rule seed): SYSTEMATIC - two flips or more"
 run "$neartie" verdict --rule seed "$golden" --a 2 --b 3 --seq 2
 is "verdict: no defect" "$status $(tail -1 "$tmp/out")" \
     "0 verdict (rule seed): STABLE - no flip, and the difference is below the decision margin"
-run "$neartie" verdict "$golden" --a 1 --b 2 --format json
+run "$neartie" verdict "$golden" --a 1 --b 2 --rule seed --format json
 ok "verdict: json is valid" python3 -c "
 import json, sys
 v = json.load(open('$tmp/out'))[0]
@@ -98,7 +98,7 @@ is "verdict: these two arms have nothing in common" \
     "$(failure "$neartie" verdict "$tmp/alone.db" --a 1 --b 2)" \
     "4 neartie: alone.db: arms prefill and decode have no position of the same context"
 is "verdict: an unknown rule" "$(failure "$neartie" verdict --rule x "$golden" | head -1)" \
-    "2 neartie verdict: --rule x: there is only the rule seed"
+    "2 neartie verdict: --rule x: not one of calibrated, seed"
 is "an unknown arm" "$(failure "$neartie" report "$golden" --a nobody)" \
     "1 neartie: golden.db: no arm is named nobody"
 is "the same arm twice" "$(failure "$neartie" report "$golden" --a 1 --b 1)" \

@@ -39,9 +39,11 @@ static int exec(const char *what, const char *sql)
 static const struct {
     const char *name, *value;
 } parameters[] = {
-    {":run_id", "1"}, {":run_a", "1"},  {":run_b", "2"},       {":arm_a", "1"},
-    {":arm_b", "2"},  {":n", "24"},     {":arm_id", "2"},      {":seq_id", "1"},
-    {":row_a", "4"},  {":row_id", "8"}, {":name", "'decode'"}, {":row_b", "10"},
+    {":run_id", "1"},       {":run_a", "1"},  {":run_b", "2"},       {":arm_a", "1"},
+    {":arm_b", "2"},        {":n", "24"},     {":arm_id", "2"},      {":seq_id", "1"},
+    {":row_a", "4"},        {":row_id", "8"}, {":name", "'decode'"}, {":sorted", "1"},
+    {":label", "'golden'"}, {":token", "1"},  {":config_id", "2"},   {":step", "2"},
+    {":row_b", "10"},
 };
 
 static int bind_all(sqlite3_stmt *st, const char *query)

@@ -1,0 +1,115 @@
+#include "config.h"
+
+#include "collector/cmd.h"
+#include "collector/judge_args.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_ALL = 0x200, MOST_TAGS = 30, N_RANGES = 16 };
+
+struct options {
+    struct judge_args judge;
+    bool all;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    (void)arg;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &o->judge;
+        return 0;
+    case KEY_ALL:
+        o->all = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option options_table[] = {
+    {"all", KEY_ALL, NULL, 0, "every tag, not only the 30 strongest", 1},
+    {0},
+};
+
+static const struct argp_child children[] = {{&judge_argp, 0, NULL, 0}, {0}};
+
+static const struct argp argp = {
+    options_table,
+    parse,
+    "FILE [FILE2]",
+    "Rank what goes with large differences between two arms: every recorded tag (phase, batch row, "
+    "width, micro-batch, position and its residues, distance to a chunk boundary) and every kernel "
+    "configuration, by the scale of its rows against the floor; then the kernels that only one arm "
+    "launched, and the differences along the positions. CSV and JSON have the tags.",
+    children,
+    NULL,
+    NULL,
+};
+
+static int print_kernels(const struct judgement *j, struct err *err)
+{
+    struct query *query;
+    if (db_query(j->b.db, &query, "kernel_diff", err))
+        return -1;
+    query_bind_int(query, ":arm_a", j->a.arm->arm_id);
+    query_bind_int(query, ":arm_b", j->b.arm->arm_id);
+    printf("\nkernel configurations that the arms do not share:\n");
+    int rc = render_query(stdout, RENDER_TABLE, -4, query, err);
+    query_free(query);
+    return rc;
+}
+
+static int print_drift(const struct judgement *j, struct err *err)
+{
+    struct query *query;
+    int64_t a = j->a.arm->arm_id, b = j->b.arm->arm_id;
+    int64_t step = 1,
+            longest = (int64_t)(j->verdict.n / (j->verdict.n_seqs ? j->verdict.n_seqs : 1));
+    while (step * N_RANGES < longest)
+        step *= 2;
+    if (db_query(j->b.db, &query, "drift", err))
+        return -1;
+    query_bind_int(query, ":arm_a", a < b ? a : b);
+    query_bind_int(query, ":arm_b", a < b ? b : a);
+    query_bind_int(query, ":step", step);
+    printf("\nalong the positions:\n");
+    int rc = render_query(stdout, RENDER_TABLE, 4, query, err);
+    query_free(query);
+    return rc;
+}
+
+static int print_all(const struct judgement *j, const struct options *o, struct err *err)
+{
+    size_t most = o->all || o->judge.format != RENDER_TABLE ? j->verdict.n_tags : MOST_TAGS;
+    if (o->judge.format != RENDER_TABLE)
+        return judge_print_tags(stdout, o->judge.format, j, most, err);
+    printf("%s against %s: %s, %s\n\n%zu tags, the strongest first:\n", j->name_a, j->name_b,
+           verdict_names[j->verdict.cls], j->verdict.reason, j->verdict.n_tags);
+    if (judge_print_tags(stdout, RENDER_TABLE, j, most, err))
+        return -1;
+    if (j->a.db != j->b.db)
+        return 0;
+    return print_kernels(j, err) || print_drift(j, err) ? -1 : 0;
+}
+
+int cmd_blame(int argc, char **argv)
+{
+    struct options o = {0};
+    struct judgement j;
+    struct judge_input in;
+    struct err err;
+    judge_args_init(&o.judge);
+    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    int rc = judge_from_args(&j, &in, &o.judge, &err);
+    if (rc) {
+        cmd_fail(&err);
+        return rc < 0 ? CMD_ERROR : CMD_NOT_COMPARABLE;
+    }
+    int status = print_all(&j, &o, &err) ? cmd_fail(&err) : CMD_OK;
+    judge_free(&j);
+    judge_input_close(&in);
+    return status;
+}

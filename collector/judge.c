@@ -1,0 +1,75 @@
+#include "config.h"
+
+#include "collector/judge.h"
+#include "collector/window.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int find_reference(struct judgement *j, const char *name, struct err *err)
+{
+    struct arm arm;
+    struct load a = {0}, b = {0};
+    struct load_side reference = {j->b.db, &arm};
+    if (select_arm(j->b.db, name, &arm, err))
+        return -1;
+    int rc = load_pairs(&reference, &j->a, &a, err);
+    if (!rc)
+        rc = load_pairs(&reference, &j->b, &b, err);
+    if (!rc) {
+        verdict_triangulate(&j->reference, a.pairs, b.pairs);
+        j->has_reference = true;
+    }
+    load_free(&a);
+    load_free(&b);
+    return rc;
+}
+
+/* The recorded chunk, where the arms do not contradict each other. */
+static int chunk_of(const struct arm_facts *a, const struct arm_facts *b)
+{
+    if (a->chunk > 0 && b->chunk > 0 && a->chunk != b->chunk)
+        return 0;
+    return a->chunk > 0 ? a->chunk : b->chunk;
+}
+
+int judge(struct judgement *out, const struct load_side *a, const struct load_side *b,
+          const struct judge_options *options, struct err *err)
+{
+    struct arm_facts facts_a, facts_b;
+    *out = (struct judgement){.a = *a, .b = *b, .cls = options->cls};
+    bool runs = a->db != b->db || a->arm->run_id != b->arm->run_id;
+    window_name_arm(a->arm, runs, out->name_a, sizeof out->name_a);
+    window_name_arm(b->arm, runs, out->name_b, sizeof out->name_b);
+    if (infer_facts(a, &facts_a, err) || infer_facts(b, &facts_b, err) ||
+        load_pairs(a, b, &out->load, err))
+        goto fail;
+    snprintf(out->why, sizeof out->why, "as given");
+    if (out->cls == FLOOR_N_CLASSES)
+        out->cls = infer_class(&facts_a, &facts_b, out->why, sizeof out->why);
+    if (control_open(&out->control, options->control, options->kind, out->cls,
+                     verdict_grid(out->load.pairs), a, b, err))
+        goto fail;
+    struct verdict_options judge_by = {
+        .cls = out->cls,
+        .floor = &out->control.floor,
+        .control = out->control.pairs,
+        .greedy = options->greedy ? 1 : PAIR_UNKNOWN,
+        .chunk = options->chunk ? options->chunk : chunk_of(&facts_a, &facts_b),
+        .seed = options->seed,
+    };
+    if (verdict_judge(&out->verdict, out->load.pairs, &judge_by, err) ||
+        (options->reference && find_reference(out, options->reference, err)))
+        goto fail;
+    return 0;
+fail:
+    judge_free(out);
+    return -1;
+}
+
+void judge_free(struct judgement *j)
+{
+    verdict_fini(&j->verdict);
+    control_close(&j->control);
+    load_free(&j->load);
+}

@@ -1,0 +1,44 @@
+/* The calibrated verdict on two arms: load, find the floor, judge, and say it. */
+#ifndef NEARTIE_COLLECTOR_JUDGE_H
+#define NEARTIE_COLLECTOR_JUDGE_H
+
+#include "collector/calibrated.h"
+#include "collector/control.h"
+#include "collector/render.h"
+
+#include <stdio.h>
+
+struct judge_options {
+    const char *control; /* see control_open */
+    enum control_kind kind;
+    const char *reference; /* a third arm, of arm B's file; NULL = none */
+    enum floor_class cls;  /* FLOOR_N_CLASSES: infer */
+    bool greedy;           /* emitted tokens were chosen as the best logit */
+    int chunk;             /* prefill chunk; 0: as recorded */
+    uint64_t seed;         /* of the permutations */
+};
+
+struct judgement {
+    struct load_side a, b;         /* borrowed */
+    char name_a[224], name_b[224]; /* safe to print, with the run where these differ */
+    struct load load;
+    enum floor_class cls;
+    char why[160]; /* of the class */
+    struct control control;
+    struct verdict verdict;
+    bool has_reference;
+    struct verdict_reference reference;
+};
+
+int judge(struct judgement *out, const struct load_side *a, const struct load_side *b,
+          const struct judge_options *options, struct err *err);
+void judge_free(struct judgement *judgement);
+
+/* The whole verdict; CSV is one row of its figures. */
+int judge_print(FILE *out, enum render_format format, const struct judgement *j, struct err *err);
+
+/* Every tag, strongest first, as a table of its own. */
+int judge_print_tags(FILE *out, enum render_format format, const struct judgement *j, size_t most,
+                     struct err *err);
+
+#endif

@@ -1,0 +1,357 @@
+#include "config.h"
+
+#include "collector/judge.h"
+#include "collector/xalloc.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_FLIPS = 20, MOST_TAGS = 5, N_CONTEXT = 8 };
+
+/* ---- what the database knows of a flip ---- */
+
+static const struct load_flip *rows_of(const struct judgement *j, const struct pair_flip *flip)
+{
+    for (size_t i = 0; i < j->load.n_flips; i++)
+        if (j->load.flips[i].seq == flip->seq && j->load.flips[i].pos == flip->pos)
+            return j->load.flips + i;
+    return NULL;
+}
+
+/* A stream into memory; the text is to be freed. */
+static FILE *open_text(char **text, size_t *size)
+{
+    FILE *out = open_memstream(text, size);
+    if (!out) {
+        perror("neartie: memory");
+        exit(1);
+    }
+    return out;
+}
+
+/* The tokens before a flip, as text where the vocabulary was recorded; to be freed. */
+static int context_text(const struct judgement *j, const struct pair_flip *flip, char **text,
+                        struct err *err)
+{
+    struct query *query;
+    size_t size;
+    const struct load_flip *rows = rows_of(j, flip);
+    int rc;
+    if (db_query(j->b.db, &query, "context", err))
+        return -1;
+    FILE *out = open_text(text, &size);
+    query_bind_int(query, ":row_id", rows ? rows->row_b : 0);
+    query_bind_int(query, ":n", N_CONTEXT);
+    while ((rc = query_step(query, err)) > 0) {
+        const char *token = query_text(query, "text");
+        if (token)
+            fputs(token, out);
+        else if (!query_is_null(query, "token"))
+            fprintf(out, "<%lld>", (long long)query_int(query, "token"));
+    }
+    fclose(out);
+    query_free(query);
+    return rc;
+}
+
+/* "485 ' the'", or the number alone; to be freed. */
+static int token_text(const struct load_side *side, int32_t token, char **text, struct err *err)
+{
+    struct query *query;
+    size_t size;
+    if (db_query(side->db, &query, "token", err))
+        return -1;
+    query_bind_int(query, ":arm_id", side->arm->arm_id);
+    query_bind_int(query, ":token", token);
+    int rc = query_step(query, err);
+    FILE *out = open_text(text, &size);
+    fprintf(out, "%d", token);
+    if (rc > 0 && query_text(query, "text"))
+        fprintf(out, " '%s'", query_text(query, "text"));
+    fclose(out);
+    query_free(query);
+    return rc < 0 ? -1 : 0;
+}
+
+/* ---- tables ---- */
+
+static int by_contrast(const void *x, const void *y)
+{
+    const struct verdict_flip *const *a = x, *const *b = y;
+    return ((*a)->rank > (*b)->rank) - ((*a)->rank < (*b)->rank);
+}
+
+static int render_flip(struct render *r, const struct judgement *j, const struct verdict_flip *f,
+                       struct err *err)
+{
+    char *a = NULL, *b = NULL, *context = NULL;
+    int rc = token_text(&j->a, f->pair.token_a, &a, err) ||
+             token_text(&j->b, f->pair.token_b, &b, err) ||
+             context_text(j, &f->pair, &context, err);
+    render_int(r, f->pair.seq);
+    render_int(r, f->pair.pos);
+    render_text(r, a ? a : "", -1);
+    render_text(r, b ? b : "", -1);
+    render_real(r, f->pair.margin_a);
+    render_real(r, f->pair.margin_b);
+    render_real(r, f->pair.contrast);
+    render_int(r, f->pair.bounded);
+    render_real(r, f->z);
+    render_int(r, (int64_t)f->rank);
+    render_real(r, f->q);
+    render_real(r, f->ulps);
+    render_text(r, context ? context : "", -1);
+    free(a);
+    free(b);
+    free(context);
+    return rc ? -1 : 0;
+}
+
+/* The flips of the largest contrasts, at most as many as most. */
+static int print_flips(FILE *out, enum render_format format, const struct judgement *j, size_t most,
+                       struct err *err)
+{
+    static const char *const names[] = {"seq_id",   "pos",      "token_a", "token_b", "margin_a",
+                                        "margin_b", "contrast", "bounded", "z",       "rank",
+                                        "q",        "ulps",     "context"};
+    size_t n = j->verdict.n_flips;
+    const struct verdict_flip **order = xcalloc(n, sizeof *order);
+    int rc = 0;
+    for (size_t i = 0; i < n; i++)
+        order[i] = j->verdict.flips + i;
+    if (n > most)
+        qsort(order, n, sizeof *order, by_contrast);
+    struct render *r = render_open(out, format, 4, sizeof names / sizeof *names, names);
+    for (size_t i = 0; i < n && i < most; i++)
+        rc |= render_flip(r, j, order[i], err);
+    render_close(r);
+    free(order);
+    return rc;
+}
+
+static void print_tests(FILE *out, enum render_format format, const struct verdict *v)
+{
+    static const char *const names[] = {"test", "result", "effect", "limit",
+                                        "p",    "p_holm", "detail"};
+    struct render *r = render_open(out, format, -3, sizeof names / sizeof *names, names);
+    for (int t = 0; t < TEST_N; t++) {
+        const struct verdict_test *test = v->tests + t;
+        render_text(r, verdict_test_names[t], -1);
+        render_text(r, !test->applies ? "not tested" : test->rejects ? "REJECTS" : "passes", -1);
+        render_real(r, test->applies ? test->effect : NAN);
+        render_real(r, test->applies ? test->limit : NAN);
+        render_real(r, test->applies ? test->p : NAN);
+        render_real(r, test->applies ? test->p_adjusted : NAN);
+        render_text(r, test->detail, -1);
+    }
+    render_close(r);
+}
+
+/* A launch configuration is a number to the rule, and a kernel to people; to be freed. */
+static int tag_text(const struct judgement *j, const struct verdict_tag *tag, char **text,
+                    struct err *err)
+{
+    struct query *query = NULL;
+    size_t size;
+    int rc = 0;
+    FILE *out = open_text(text, &size);
+    fputs(tag->name, out);
+    if (!strcmp(tag->field, "kernel")) {
+        rc = db_query(j->b.db, &query, "config", err);
+        if (!rc)
+            query_bind_int(query, ":config_id", tag->value);
+        if (!rc && (rc = query_step(query, err)) > 0)
+            fprintf(out, " (%s grid %s block %s)", query_text(query, "kernel"),
+                    query_text(query, "grid"), query_text(query, "block"));
+        query_free(query);
+    }
+    fclose(out);
+    return rc < 0 ? -1 : 0;
+}
+
+int judge_print_tags(FILE *out, enum render_format format, const struct judgement *j, size_t most,
+                     struct err *err)
+{
+    static const char *const names[] = {
+        "tag",   "rejects",    "n",     "n_rest",     "sequences", "flips", "flips_rest",
+        "scale", "scale_rest", "ratio", "ratio_rest", "p",         "p_bh"};
+    struct render *r = render_open(out, format, -3, sizeof names / sizeof *names, names);
+    int rc = 0;
+    for (size_t i = 0; i < j->verdict.n_tags && i < most; i++) {
+        const struct verdict_tag *tag = j->verdict.tags + i;
+        char *text = NULL;
+        rc |= tag_text(j, tag, &text, err);
+        render_text(r, text, -1);
+        render_text(r, tag->rejects ? "yes" : "", -1);
+        render_int(r, (int64_t)tag->n);
+        render_int(r, (int64_t)tag->n_rest);
+        render_int(r, (int64_t)tag->n_seqs);
+        render_int(r, (int64_t)tag->flips);
+        render_int(r, (int64_t)tag->flips_rest);
+        render_real(r, tag->scale);
+        render_real(r, tag->scale_rest);
+        render_real(r, tag->ratio);
+        render_real(r, tag->ratio_rest);
+        render_real(r, tag->p);
+        render_real(r, tag->p_adjusted);
+        free(text);
+    }
+    render_close(r);
+    return rc;
+}
+
+/* ---- the figures ---- */
+
+static const char *kind_name(const struct control *control)
+{
+    return control->floor.kind == FLOOR_SAME    ? "same"
+           : control->floor.kind == FLOOR_OTHER ? "other"
+                                                : "prior";
+}
+
+/* Every verdict's one row: CSV, and the head of JSON. */
+static void print_record(FILE *out, enum render_format format, const struct judgement *j)
+{
+    static const char *const names[] = {
+        "rule",      "verdict",       "defect",         "reason",          "beside",
+        "arm_a",     "arm_b",         "class",          "class_why",       "floor",
+        "control",   "positions",     "sequences",      "bit_equal",       "flips",
+        "expected",  "p_count",       "scale",          "floor_scale",     "ratio",
+        "agreement", "agreement_low", "agreement_high", "smallest_margin", "largest_contrast",
+        "alone"};
+    const struct verdict *v = &j->verdict;
+    struct render *r = render_open(out, format, 4, sizeof names / sizeof *names, names);
+    render_text(r, "calibrated", -1);
+    render_text(r, verdict_names[v->cls], -1);
+    render_int(r, verdict_is_defect(v->cls));
+    render_text(r, v->reason, -1);
+    render_text(r, v->beside, -1);
+    render_text(r, j->name_a, -1);
+    render_text(r, j->name_b, -1);
+    render_text(r, floor_priors[j->cls].name, -1);
+    render_text(r, j->why, -1);
+    render_text(r, kind_name(&j->control), -1);
+    render_text(r, j->control.words, -1);
+    render_int(r, (int64_t)v->n);
+    render_int(r, (int64_t)v->n_seqs);
+    render_int(r, (int64_t)v->n_equal);
+    render_int(r, (int64_t)v->n_flips);
+    const double reals[] = {
+        v->expected,        v->tests[TEST_COUNT].applies ? v->tests[TEST_COUNT].p : NAN,
+        v->scale,           v->floor_scale,
+        v->ratio,           v->agreement,
+        v->agreement_low,   v->agreement_high,
+        v->smallest_margin, v->largest_contrast};
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        render_real(r, reals[i]);
+    render_int(r, j->load.n_alone);
+    render_close(r);
+}
+
+static void print_floor(FILE *out, const struct judgement *j)
+{
+    const struct floor *floor = &j->control.floor;
+    const struct floor_prior *prior = floor_priors + j->cls;
+    fprintf(out, "class     %s (%s): %s\n", prior->name, prior->words, j->why);
+    fprintf(out, "floor     s = %.4g logits, ", j->verdict.floor_scale);
+    if (floor->kind == FLOOR_PRIOR)
+        fprintf(out, "floor=prior%s\n",
+                floor->zero ? ": the control is bit-equal, what differs here is the path" : "");
+    else
+        fprintf(out, "control of %s kind, %zu rows, measured %.4g%s%s\n",
+                floor->kind == FLOOR_SAME ? "the same" : "another", floor->n + floor->n_equal,
+                floor->measured, floor->raised ? ", raised" : "",
+                floor->thin ? ", too few for a kind of its own" : "");
+    fprintf(out, "control   %s\n", j->control.words);
+}
+
+static void print_figures(FILE *out, const struct judgement *j)
+{
+    const struct verdict *v = &j->verdict;
+    fprintf(out, "compared  %s (A) against %s (B): %zu positions of %zu sequence%s", j->name_a,
+            j->name_b, v->n, v->n_seqs, v->n_seqs == 1 ? "" : "s");
+    fprintf(out, ", %zu bit-equal", v->n_equal);
+    if (j->load.n_alone)
+        fprintf(out, "; %lld rows of B have no row of A", (long long)j->load.n_alone);
+    fprintf(out, "\nflips     %zu, expected %.3g", v->n_flips, v->expected);
+    if (v->tests[TEST_COUNT].applies)
+        fprintf(out, ", p = %.3g", v->tests[TEST_COUNT].p);
+    fprintf(out, "; smallest margin %.4g, largest contrast %.4g\n", v->smallest_margin,
+            v->largest_contrast);
+    fprintf(out, "agreement %.2f %% (95 %%: %.2f to %.2f)\n", 100 * v->agreement,
+            100 * v->agreement_low, 100 * v->agreement_high);
+    fprintf(out, "noise     s = %.4g logits, %.3g times the floor", v->scale, v->ratio);
+    for (int side = 0; side < 2; side++)
+        if (v->grid[side])
+            fprintf(out, ", %s on a grid (%s, %g)", side ? "B" : "A", v->grid[side], v->ulp[side]);
+    putc('\n', out);
+    print_floor(out, j);
+    if (j->has_reference)
+        fprintf(out, "reference A is %.4g from it, B %.4g: %s\n", j->reference.scale_a,
+                j->reference.scale_b,
+                j->reference.worse == PAIR_UNKNOWN ? "neither is worse"
+                : j->reference.worse == 0          ? "A is worse"
+                                                   : "B is worse");
+}
+
+static int print_text(FILE *out, const struct judgement *j, struct err *err)
+{
+    const struct verdict *v = &j->verdict;
+    fprintf(out, "%s", verdict_names[v->cls]);
+    if (v->reason[0])
+        fprintf(out, ": %s", v->reason);
+    if (v->beside[0])
+        fprintf(out, "; beside it %s", v->beside);
+    fputs("\n\n", out);
+    print_figures(out, j);
+    putc('\n', out);
+    print_tests(out, RENDER_TABLE, v);
+    if (v->n_tags) {
+        fprintf(out, "\ntags, the strongest of %zu (neartie blame lists all):\n", v->n_tags);
+        if (judge_print_tags(out, RENDER_TABLE, j, MOST_TAGS, err))
+            return -1;
+    }
+    if (!v->n_flips)
+        return 0;
+    fprintf(out, "\nflips%s:\n", v->n_flips > MOST_FLIPS ? ", those of the largest contrast" : "");
+    return print_flips(out, RENDER_TABLE, j, MOST_FLIPS, err);
+}
+
+static int print_json(FILE *out, const struct judgement *j, struct err *err)
+{
+    fputs("{\"verdict\": ", out);
+    print_record(out, RENDER_JSON, j);
+    fputs(", \"tests\": ", out);
+    print_tests(out, RENDER_JSON, &j->verdict);
+    fputs(", \"tags\": ", out);
+    int rc = judge_print_tags(out, RENDER_JSON, j, j->verdict.n_tags, err);
+    fputs(", \"flips\": ", out);
+    rc |= print_flips(out, RENDER_JSON, j, j->verdict.n_flips, err);
+    if (j->has_reference) {
+        fputs(", \"reference\": {\"scale_a\": ", out);
+        render_json_real(out, j->reference.scale_a);
+        fputs(", \"scale_b\": ", out);
+        render_json_real(out, j->reference.scale_b);
+        fprintf(out, ", \"worse\": %s}",
+                j->reference.worse == PAIR_UNKNOWN ? "null"
+                : j->reference.worse               ? "\"b\""
+                                                   : "\"a\"");
+    }
+    fputs("}\n", out);
+    return rc;
+}
+
+int judge_print(FILE *out, enum render_format format, const struct judgement *j, struct err *err)
+{
+    switch (format) {
+    case RENDER_TABLE:
+        return print_text(out, j, err);
+    case RENDER_CSV:
+        print_record(out, format, j);
+        return 0;
+    case RENDER_JSON:
+        return print_json(out, j, err);
+    }
+    return 0;
+}

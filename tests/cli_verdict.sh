@@ -1,0 +1,112 @@
+#!/bin/sh
+# The calibrated rule at the command line: verdict, blame, calibrate and simulate, on the golden
+# record and on synthetic ones whose truth is known.
+. "${abs_top_srcdir:?}/tests/testlib.sh"
+cd "$tmp" || exit 99
+cat "$abs_top_srcdir/sql/schema.sql" "$abs_top_srcdir/sql/views.sql" "$data/golden.sql" |
+    sqlite3 golden.db || exit 99
+
+# Exit status and first line of a verdict.
+verdict() { # ARGUMENT...
+    run "$neartie" verdict "$@"
+    printf '%s %s' "$status" "$(head -1 out)"
+}
+failure() { # COMMAND...
+    run "$@"
+    printf '%s %s' "$status" "$(head -1 err)"
+}
+
+# --- the golden record ---
+is "a row of NaN" "$(verdict golden.db --a 1 --b 2 | cut -d';' -f1)" \
+    "3 NONFINITE: B: 1 rows, first at sequence 1 position 4, 1 NaN 0 +inf"
+is "flips are listed with texts and what stands before them" \
+    "$(awk '/^flips:/ { on = 1 } on && /cat/ { print $1, $2, $3, $4, $5, $6 }' out | head -1)" \
+    "1 1 4 '<b>' 5 '"
+is "a knob that did nothing" "$(verdict golden.db --a 2 --b 3)" \
+    "4 NOT-ENGAGED: 3 rows bit-equal, kernel lists equal"
+is "bit-equal as promised" "$(verdict golden.db --a 2 --b 3 --class bitwise | cut -d: -f1)" \
+    "0 STABLE"
+is "not bit-equal against a promise" "$(verdict golden.db --a 1 --b 3 --class bitwise | cut -d: -f1)" \
+    "3 CONTRACT-VIOLATION"
+is "two files" "$(verdict golden.db golden.db --a 1 --b 4 | cut -d: -f1) $(sed -n 's/.*(B): //p' out)" \
+    "3 SYSTEMATIC 1 positions of 1 sequence, 0 bit-equal"
+is "an emitted token is not the best logit" \
+    "$(sqlite3 golden.db "UPDATE logits SET emitted_token = 7 WHERE row_id = 13"
+       verdict golden.db --a 1 --b 3 --greedy | cut -d';' -f1)" \
+    "3 SAMPLER-MISMATCH: 1 rows, first at sequence 2 position 0: emitted 7, best logit 1"
+run "$neartie" verdict golden.db --a 1 --b 2 --format json
+ok "json is valid, and has tests, tags and flips" python3 -c "
+import json
+v = json.load(open('out'))
+assert v['verdict'][0]['verdict'] == 'NONFINITE' and v['verdict'][0]['defect'] == 1
+assert len(v['tests']) == 9 and len(v['flips']) == 2 and v['tags'], v"
+run "$neartie" verdict golden.db --a 1 --b 2 --format csv
+is "csv is one row" "$(wc -l <out)" 2
+
+# --- what the command line gets wrong ---
+is "an unknown class" "$(failure "$neartie" verdict golden.db --class odd | cut -c1-46)" \
+    "2 neartie verdict: --class odd: not one of bit"
+is "an unknown control" "$(failure "$neartie" verdict golden.db --control odd)" \
+    "1 neartie: --control odd: no calibration of that label, no file, and not ARM:ARM"
+is "an unknown arm in a control" "$(failure "$neartie" verdict golden.db --control 1:odd)" \
+    "1 neartie: golden.db: no arm is named odd"
+is "three files" "$(failure "$neartie" verdict a.db b.db c.db | cut -d';' -f1)" \
+    "2 neartie verdict: c.db: more than two files"
+is "a window without the seed's rule" "$(failure "$neartie" verdict golden.db --window 3)" \
+    "2 neartie verdict: --seq and --window belong to --rule seed"
+sqlite3 golden.db ".backup broken.db"
+sqlite3 broken.db "UPDATE logits SET topk = '[[6,4],[7,oops' WHERE row_id = 4"
+is "a broken list" "$(failure "$neartie" verdict broken.db --a 1 --b 2)" \
+    "1 neartie: row 4: its list is broken at byte 10"
+
+# --- synthetic records ---
+ok "simulate: a clean record" "$neartie" simulate -o clean.db --seed 7
+is "simulate: its size" "$("$neartie" runs clean.db --format csv | tail -1 | sed 's/.*",//')" \
+    "2,4000,4000,0"
+ok "simulate: another" "$neartie" simulate -o control.db --seed 8
+is "clean, against the prior" "$(verdict clean.db | cut -d: -f1)" "0 NEAR-TIE"
+is "clean, against a control of the same kind" \
+    "$(verdict clean.db --control control.db | cut -d: -f1)" "0 NEAR-TIE"
+is "the control is named" "$(sed -n 's/^control *//p' out)" \
+    "prefill against decode of run 1 of control.db"
+for defect in half temperature batch-row residue boundary late; do
+    "$neartie" simulate -o "$defect.db" --seed 9 --sequences 40 --rows 128 --defect $defect
+    is "a defect is convicted: $defect" \
+        "$(verdict "$defect.db" --control control.db | sed 's/:.*//')" "3 SYSTEMATIC"
+done
+is "blame: the first tag is the planted one" \
+    "$("$neartie" blame batch-row.db --control control.db --format csv | sed -n '2s/,.*//p')" \
+    "batch_row > 0"
+is "blame: the residue that was planted" \
+    "$("$neartie" blame residue.db --control control.db --format csv | sed -n '2s/,.*//p')" \
+    "pos mod 64 = 63"
+run "$neartie" blame clean.db
+is "blame: tags, kernels and drift" "$status $(grep -cE '^(tag  |kernel  |from_pos )' out)" "0 3"
+is "the same seed gives the same rows" \
+    "$("$neartie" simulate -o again.db --seed 7
+       for db in clean again; do sqlite3 $db.db 'SELECT topk FROM logits' | cksum; done | uniq | wc -l)" 1
+"$neartie" simulate -o nan.db --defect ubatch-nan
+is "a row of NaN, and what goes with it" "$(verdict nan.db | sed 's/:.*;/;/')" \
+    "3 NONFINITE; beside it SYSTEMATIC(a.ubatch_index > 0)"
+"$neartie" simulate -o clean.db --seed 7 --defect all
+is "two runs of one file: which arms" "$(verdict clean.db --a 1:prefill --b 1:decode | cut -d: -f1)" \
+    "0 NEAR-TIE"
+is "the third arm tells which side is worse" \
+    "$(verdict clean.db --a 1:decode --b 2:decode --reference 1:prefill >out
+       "$neartie" verdict clean.db --a 1:decode --b 2:decode --reference 1:prefill |
+           sed -n 's/^reference.*: //p')" "B is worse"
+
+# --- calibrate ---
+run "$neartie" calibrate control.db --label honest
+is "calibrate" "$status $(sed 's/: s = .*over/ over/' out)" \
+    "0 calibration honest over 2000 rows of 20 sequences, class precision (an arm says precision)"
+is "the next verdict uses and names it" "$(verdict control.db | sed 's/.*floor/floor/') $(sed -n 's/^control *//p' out | cut -d: -f1)" \
+    "floor=control of the same kind calibration honest"
+is "none: without it" "$(verdict control.db --control none | sed 's/.*floor/floor/')" "floor=prior"
+ok "calibrate replaces one of the same label" "$neartie" calibrate control.db --label honest
+is "one calibration is stored" "$(sqlite3 control.db 'SELECT count(*) FROM calibrations')" 1
+is "a defect is no floor" "$(failure "$neartie" calibrate half.db | cut -d, -f1)" \
+    "1 neartie: prefill against decode: is a defect itself"
+is "nor are bit-equal rows" "$(failure "$neartie" calibrate golden.db --a 2 --b 3)" \
+    "1 neartie: 1:decode against 2:decode: every row is bit-equal: no floor to measure"
+done_testing
