@@ -109,3 +109,17 @@ noinst_PROGRAMS += %D%/verdict_table
 
 check_PROGRAMS += %D%/sampler_t
 %C%_sampler_t_LDADD = $(engine_libs)
+
+# Fuzz targets: a moment of each in make check, under libFuzzer with make fuzz.
+check_PROGRAMS += %D%/fuzz_t
+%C%_fuzz_t_SOURCES = %D%/fuzz_t.c %D%/fuzz.h %D%/fuzz_gguf.c %D%/fuzz_tokenizer.c \
+	%D%/fuzz_prompt.c engine/cmd_output.c engine/cmd_prompt.c
+%C%_fuzz_t_CPPFLAGS = $(AM_CPPFLAGS) $(engine_hooks)
+%C%_fuzz_t_LDADD = $(engine_libs)
+EXTRA_DIST += %D%/fuzz.sh %D%/fuzz_main.c
+
+FUZZ_SECONDS = 600
+fuzz: kernels/libkernels.a
+	abs_top_srcdir='$(abs_top_srcdir)' abs_top_builddir='$(abs_top_builddir)' \
+	  $(SHELL) $(srcdir)/tests/fuzz.sh $(FUZZ_SECONDS)
+.PHONY: fuzz
