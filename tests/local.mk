@@ -18,6 +18,7 @@ EXTRA_DIST += %D%/testlib.sh %D%/gpu_capture.py %D%/gpu_probe.py $(sh_tests)
 
 sh_tests = \
 	%D%/cli_neartie.sh \
+	%D%/cli_fault.sh \
 	%D%/cli_kill.sh \
 	%D%/cli_preload.sh \
 	%D%/cli_record.sh \
@@ -32,6 +33,12 @@ sh_tests = \
 noinst_PROGRAMS += %D%/target %D%/fold
 %C%_target_LDFLAGS = $(AM_LDFLAGS) -pthread
 %C%_fold_LDADD = sql/libsql.a $(SQLITE_LIBS)
+
+# Faults on demand, in what the probe asks of the system.
+noinst_PROGRAMS += %D%/inject.so
+%C%_inject_so_SOURCES = %D%/inject.c
+%C%_inject_so_CFLAGS = $(WARN_CFLAGS) -fPIC
+%C%_inject_so_LDFLAGS = -shared
 
 check_PROGRAMS += %D%/context_hash_t
 %C%_context_hash_t_LDADD = shim/libshim.a -lxxhash

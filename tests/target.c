@@ -270,7 +270,8 @@ static int mode_chdir(int64_t n)
     return 0;
 }
 
-/* Until it is killed, with the number of rows whose hook has returned in the file "progress". */
+/* Until it is killed, n rows are done or the file "stop" is there; the number of rows whose hook
+ * has returned stands in the file "progress". */
 static int mode_endless(int64_t n)
 {
     int fd = open("progress", O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -280,7 +281,7 @@ static int mode_endless(int64_t n)
     if (done == MAP_FAILED)
         return 1;
     int32_t arm = declare();
-    for (int64_t pos = 0; pos < n; pos += 1000)
+    for (int64_t pos = 0; pos < n && access("stop", F_OK); pos += 1000)
         record(arm, 0, pos, pos + 1000, done);
     return 0;
 }
