@@ -196,26 +196,26 @@ static void run_tests(struct verdict *out, const struct stat_input *input, doubl
     }
 }
 
-/* The tests in the order in which one becomes the reason. Sign and slope both answer to a change of
- * temperature and to a common shift: the one with the smaller p, then the larger effect over its
- * limit, is named. */
+/* The tests in the order in which one becomes the reason. */
 static const enum verdict_test_id systematic_order[] = {TEST_TAG, TEST_ID, TEST_SIGN, TEST_SLOPE,
                                                         TEST_SCALE};
 static const enum verdict_test_id unexplained_order[] = {TEST_WORST, TEST_COUNT, TEST_MAX,
                                                          TEST_EXCEED};
 
+/* Sign and slope both answer to a change of temperature and to a common shift: the one that stands
+ * out more from its standard error is named. */
+static bool slope_before_sign(const struct verdict *verdict)
+{
+    const struct verdict_test *sign = &verdict->tests[TEST_SIGN];
+    const struct verdict_test *slope = &verdict->tests[TEST_SLOPE];
+    return slope->rejects && fabs(slope->statistic) > fabs(sign->statistic);
+}
+
 static int first_rejecting(const struct verdict *verdict, const enum verdict_test_id *order, int n)
 {
-    for (int k = 0; k < n; k++) {
-        const struct verdict_test *test = &verdict->tests[order[k]];
-        if (!test->rejects)
-            continue;
-        const struct verdict_test *slope = &verdict->tests[TEST_SLOPE];
-        if (order[k] == TEST_SIGN && slope->rejects && slope->p <= test->p &&
-            slope->effect / slope->limit > test->effect / test->limit)
-            return TEST_SLOPE;
-        return order[k];
-    }
+    for (int k = 0; k < n; k++)
+        if (verdict->tests[order[k]].rejects)
+            return order[k] == TEST_SIGN && slope_before_sign(verdict) ? TEST_SLOPE : (int)order[k];
     return -1;
 }
 

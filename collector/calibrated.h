@@ -42,6 +42,7 @@ struct verdict_test {
     bool rejects;      /* p_adjusted below the level, and effect beyond the limit */
     double effect;     /* in the unit of the test: ratio, share, logits */
     double limit;      /* the effect must exceed this; NAN: none */
+    double statistic;  /* of a permutation: effect over its standard error; else NAN */
     double p;          /* NAN: the test has none, the effect alone decides */
     double p_adjusted; /* Holm over the tests that apply */
     char detail[160];  /* what was compared, in words; or why the test does not apply */

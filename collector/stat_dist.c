@@ -70,11 +70,25 @@ double stat_poisson_binomial_upper(size_t k, const float *q, size_t n)
     return poisson_binomial_normal(k, q, n);
 }
 
+/* The p at which P(X >= k) is alpha, by halving: GSL's inverse of the beta distribution does not
+ * converge for some long runs. */
+static double invert_upper(size_t k, size_t n, double alpha)
+{
+    double low = 0, high = 1;
+    for (int i = 0; i < 100 && high > low; i++) {
+        double mid = (low + high) / 2;
+        if (stat_binomial_upper(k, n, mid) < alpha)
+            low = mid;
+        else
+            high = mid;
+    }
+    return (low + high) / 2;
+}
+
 void stat_clopper_pearson(size_t k, size_t n, double alpha, double *out_low, double *out_high)
 {
-    double hits = (double)k, rest = (double)n - (double)k;
-    *out_low = k == 0 ? 0 : gsl_cdf_beta_Pinv(alpha / 2, hits, rest + 1);
-    *out_high = k == n ? 1 : gsl_cdf_beta_Qinv(alpha / 2, hits + 1, rest);
+    *out_low = k == 0 ? 0 : invert_upper(k, n, alpha / 2);
+    *out_high = k == n ? 1 : 1 - invert_upper(n - k, n, alpha / 2);
 }
 
 double stat_t4_upper(double x, double scale)

@@ -63,7 +63,7 @@ void stat_test_count(const struct stat_input *input, struct verdict_test *out)
                   : flips      ? INFINITY
                                : 0,
         .limit = input->strict ? 1.25 : 2,
-        .p = stat_poisson_binomial_upper(flips, input->q, test->n),
+        .p = stat_poisson_binomial_upper(flips, input->q_most, test->n),
     };
     if (input->control && input->floor.kind == FLOOR_SAME) {
         /* The floor's own figure is an estimate: given the control's flips and the test's, the
@@ -74,10 +74,15 @@ void stat_test_count(const struct stat_input *input, struct verdict_test *out)
         double share = expected / fmax(expected + control_expected, 1e-300);
         out->p = fmax(out->p, stat_binomial_upper(flips, flips + control_n, share));
     }
-    if (input->strict && out->p < 0.05 && input->n_units >= STAT_MIN_SEQS)
+    if (out->p < 0.05 && input->n_units >= STAT_MIN_SEQS)
         out->p = fmax(out->p, spread_p(input));
     snprintf(out->detail, sizeof out->detail, "%zu flips, %.3g expected", flips, expected);
 }
+
+/* A tail is known worst where it matters here, and sequences that share a scale make it thicker
+ * than one control shows: a flipped margin must also be this many times the control's largest
+ * contrast. */
+static const double WORST_RATIO = 1.5;
 
 void stat_test_worst(const struct stat_input *input, struct verdict_test *out)
 {
@@ -87,21 +92,22 @@ void stat_test_worst(const struct stat_input *input, struct verdict_test *out)
     for (size_t i = 0; i < test->n; i++)
         if (test->flags[i] & PAIR_FLIPPED)
             widest = fmax(widest, test->margin[i]);
+    *out = (struct verdict_test){.limit = NAN, .p = NAN};
+    if (widest < 0) {
+        snprintf(out->detail, sizeof out->detail, "no flip");
+        return;
+    }
     for (size_t i = 0; i < test->n; i++)
-        if (widest >= 0 && test->margin[i] >= widest) {
-            expected += input->q[i];
+        if (test->margin[i] >= widest) {
+            expected += input->q_most[i];
             positions++;
         }
-    *out = (struct verdict_test){
-        .applies = widest >= 0,
-        .effect = widest >= 0 ? widest / input->floor.scale : 0,
-        .limit = NAN,
-        .p = widest >= 0 ? -expm1(-expected) : NAN,
-    };
-    if (widest >= 0)
-        snprintf(out->detail, sizeof out->detail,
-                 "widest flipped margin %.4g; %.3g flips expected in %zu positions as wide", widest,
-                 expected, positions);
-    else
-        snprintf(out->detail, sizeof out->detail, "no flip");
+    bool rows = !isnan(input->floor_largest);
+    out->applies = true;
+    out->effect = widest / (rows ? input->floor_largest : input->most_scale);
+    out->limit = rows ? WORST_RATIO : NAN;
+    out->p = -expm1(-expected);
+    snprintf(out->detail, sizeof out->detail,
+             "widest flipped margin %.4g; %.3g flips expected in %zu positions as wide", widest,
+             expected, positions);
 }

@@ -77,6 +77,21 @@ static void measure(struct stat_input *input, double *out_unflipped, size_t *out
     free(sizes);
 }
 
+/* Largest peak of the control, as the tested pair's kind sees it. */
+static double largest_of_floor(const struct stat_input *input)
+{
+    const struct floor *floor = &input->floor;
+    double largest = 0;
+    if (!floor->n_strata)
+        return NAN;
+    for (int k = 0; k < floor->n_strata; k++)
+        largest = fmax(largest, floor->sorted[floor->stratum_start[k + 1] - 1]);
+    for (size_t i = 0; input->control && i < input->control->n; i++)
+        if (!(input->control->flags[i] & PAIR_EQUAL))
+            largest = fmax(largest, input->control->peak[i]);
+    return largest * floor->stretch;
+}
+
 /* Join neighbouring sequences so that at most STAT_MAX_UNITS units remain. */
 static void join_sequences(size_t n_seqs, size_t *out_per_unit, size_t *out_n_units)
 {
@@ -98,12 +113,37 @@ static size_t differing_sequences(const struct pairs *pairs)
 }
 
 /* The prior's scale is a guess about models of another size: the pair's own rows that did not flip
- * replace it between the prior and the limit above which the class calls a defect. */
+ * replace it between the prior and the limit above which the class calls a defect. Where there are
+ * too few of them, every scale up to the limit is left to an honest pair. */
 static void settle_prior(struct stat_input *input, double unflipped, size_t n_unflipped)
 {
     enum { LEAST_ROWS = 20 };
-    if (input->floor.kind == FLOOR_PRIOR && n_unflipped >= LEAST_ROWS)
-        input->floor.scale = fmax(input->floor.scale, fmin(unflipped, fmax(input->prior_limit, 0)));
+    input->most_scale = input->floor.scale;
+    if (input->floor.kind != FLOOR_PRIOR)
+        return;
+    input->most_scale = fmax(input->floor.scale, input->prior_limit);
+    if (n_unflipped < LEAST_ROWS)
+        return;
+    input->floor.scale = fmax(input->floor.scale, fmin(unflipped, input->prior_limit));
+    input->most_scale = input->floor.scale;
+}
+
+static void fill_q(struct stat_input *input)
+{
+    const struct pairs *test = input->test;
+    struct floor most = input->floor;
+    most.scale = input->most_scale;
+    input->q = xcalloc(test->n, sizeof *input->q);
+    input->q_most = xcalloc(test->n, sizeof *input->q_most);
+    for (size_t i = 0; i < test->n; i++) {
+        if (test->flags[i] & PAIR_EQUAL)
+            continue;
+        bool lower = test->flags[i] & PAIR_LOWER;
+        input->q[i] = (float)floor_flip(&input->floor, test->margin[i], lower);
+        input->q_most[i] = most.scale == input->floor.scale
+                               ? input->q[i]
+                               : (float)floor_flip(&most, test->margin[i], lower);
+    }
 }
 
 void stat_input_init(struct stat_input *input, struct pairs *test,
@@ -126,21 +166,19 @@ void stat_input_init(struct stat_input *input, struct pairs *test,
     measure(input, &unflipped, &n_unflipped);
     input->scale = input->n ? fmax(input->scale, 0.58 * ulp) : 0;
     settle_prior(input, unflipped, n_unflipped);
+    input->floor_largest = largest_of_floor(input);
     input->strict = input->floor.kind == FLOOR_SAME && differing_sequences(test) >= STAT_MIN_SEQS &&
                     (!input->control || differing_sequences(input->control) >= STAT_MIN_SEQS);
     join_sequences(test->n_seqs, &input->per_unit, &input->n_units);
     if (input->control)
         join_sequences(input->control->n_seqs, &input->control_per_unit, &input->n_control_units);
-    input->q = xcalloc(test->n, sizeof *input->q);
-    for (size_t i = 0; i < test->n; i++)
-        if (!(test->flags[i] & PAIR_EQUAL))
-            input->q[i] =
-                (float)floor_flip(&input->floor, test->margin[i], test->flags[i] & PAIR_LOWER);
+    fill_q(input);
     fill_score(input);
 }
 
 void stat_input_fini(struct stat_input *input)
 {
     free(input->q);
-    input->q = NULL;
+    free(input->q_most);
+    input->q = input->q_most = NULL;
 }

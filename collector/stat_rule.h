@@ -19,13 +19,18 @@ struct stat_input {
     struct floor floor;          /* its scale settled for this pair; sorted is borrowed */
     enum floor_class cls;
     double prior_scale, prior_limit; /* of the class, on the logits' grid */
-    bool strict;              /* a control of the same kind and enough sequences on both sides */
-    size_t n;                 /* rows of the tested pair that are not bit-equal */
-    double scale;             /* their s */
-    double largest;           /* their largest peak */
-    float *q;                 /* (test->n) probability that the floor flips the row; owned */
-    float score[STAT_N_BINS]; /* size -> its rank in the floor, from -1/2 to 1/2 */
-    size_t per_unit, n_units; /* test: sequences joined into a unit, units */
+    bool strict;          /* a control of the same kind and enough sequences on both sides */
+    size_t n;             /* rows of the tested pair that are not bit-equal */
+    double scale;         /* their s */
+    double largest;       /* their largest peak */
+    double floor_largest; /* the control's, stretched; NAN: the floor has no rows */
+    float *q;             /* (test->n) probability that the floor flips the row; owned */
+    float
+        *q_most; /* (test->n) the most that is left to an honest pair: q, or the same at most_scale
+                    for a prior that too few rows of the pair's own have settled; owned */
+    double most_scale;                        /* scale of the t4 floor behind q_most */
+    float score[STAT_N_BINS];                 /* size -> its rank in the floor, from -1/2 to 1/2 */
+    size_t per_unit, n_units;                 /* test: sequences joined into a unit, units */
     size_t control_per_unit, n_control_units; /* control */
     int chunk;
     uint64_t seed;

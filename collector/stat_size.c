@@ -68,39 +68,22 @@ void stat_test_scale(const struct stat_input *input, struct verdict_test *out)
              input->n, prior ? "prior" : "floor", base);
 }
 
-/* Largest peak of the control and how many rows it is the largest of. */
-static double control_largest(const struct stat_input *input, size_t *out_n)
-{
-    const struct floor *floor = &input->floor;
-    double largest = 0;
-    *out_n = floor->n;
-    if (input->control) {
-        for (size_t i = 0; i < input->control->n; i++)
-            if (!(input->control->flags[i] & PAIR_EQUAL))
-                largest = fmax(largest, input->control->peak[i]);
-    } else {
-        for (int k = 0; k < floor->n_strata; k++)
-            largest = fmax(largest, floor->sorted[floor->stratum_start[k + 1] - 1]);
-    }
-    return largest * floor->stretch;
-}
-
 void stat_test_max(const struct stat_input *input, struct verdict_test *out)
 {
-    size_t n_control;
     *out = (struct verdict_test){.applies = input->n > 0, .limit = NAN, .p = NAN};
     if (!out->applies)
         return;
     if (input->floor.n_strata) {
-        double largest = control_largest(input, &n_control);
-        double n = (double)input->n;
+        double largest = input->floor_largest, n = (double)input->n;
         out->effect = largest > 0 ? input->largest / largest : INFINITY;
-        out->p = n / (n + (double)n_control * pow(out->effect, 4));
+        out->p = n / (n + (double)input->floor.n * pow(out->effect, 4));
         snprintf(out->detail, sizeof out->detail, "largest contrast %.4g, control's %.4g",
                  input->largest, largest);
         return;
     }
-    double one = floor_above(&input->floor, input->largest, 0);
+    struct floor most = input->floor;
+    most.scale = input->most_scale;
+    double one = floor_above(&most, input->largest, 0);
     out->effect = input->largest / input->floor.scale;
     out->p = -expm1((double)input->n * log1p(-fmin(one, 1 - 1e-12)));
     snprintf(out->detail, sizeof out->detail, "largest contrast %.4g, scale %.4g", input->largest,

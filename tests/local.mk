@@ -130,3 +130,9 @@ fuzz: kernels/libkernels.a
 	abs_top_srcdir='$(abs_top_srcdir)' abs_top_builddir='$(abs_top_builddir)' \
 	  $(SHELL) $(srcdir)/tests/fuzz.sh $(FUZZ_SECONDS)
 .PHONY: fuzz
+check_PROGRAMS += %D%/fixtures_t
+%C%_fixtures_t_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS)
+%C%_fixtures_t_LDADD = collector/librule.a $(GSL_LIBS) $(SQLITE_LIBS) -lm
+noinst_HEADERS += %D%/trial.h
+check_PROGRAMS += %D%/calibrated_t
+%C%_calibrated_t_LDADD = collector/librule.a $(GSL_LIBS) -lm

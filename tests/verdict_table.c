@@ -1,11 +1,9 @@
 /* How often the calibrated rule convicts, over many seeds: clean pairs by the shape of their noise,
  * and defects by their size; the seed's rule on the same rows beside it. Printed by
- *   tests/verdict_table [--seeds N] [--power-seeds N]
+ *   tests/verdict_table [--seeds 1000] [--power-seeds 100] [--why 0]
  * as one table: share of seeds with a defect-class verdict, and the most frequent verdict. */
-#include "collector/calibrated.h"
 #include "collector/seed.h"
-#include "collector/simulate.h"
-#include "collector/xalloc.h"
+#include "tests/trial.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,15 +12,11 @@
 
 enum { WINDOW = 24 }; /* of the seed's rule: the last positions of each prompt */
 
-/* How the tested pair's control is made. */
-enum control { CONTROL_SAME, CONTROL_OTHER, CONTROL_PRIOR, CONTROL_N };
-static const char *const control_names[CONTROL_N] = {"same", "other", "prior"};
+static const char *const control_names[TRIAL_N_CONTROLS] = {"same", "other", "prior"};
 
 struct scenario {
     const char *name;
-    struct simulate_options test;
-    enum control control;
-    double control_scale; /* scale of the control's noise over the test's */
+    struct trial trial;
 };
 
 /* What came out over the seeds. */
@@ -92,54 +86,25 @@ static void tally_seed(const struct simulate_options *options, struct tally *tal
     }
 }
 
-static void tally_verdict(const struct scenario *scenario, uint64_t seed, struct tally *tally)
+static void tally_verdict(const struct scenario *scenario, uint64_t seed, bool why,
+                          struct tally *tally)
 {
-    struct simulate_options test_options = scenario->test, control_options = scenario->test;
-    test_options.seed = 2 * seed;
-    control_options.seed = 2 * seed + 1;
-    control_options.defect = DEFECT_NONE;
-    double scale = test_options.scale > 0 ? test_options.scale : 0.1;
-    control_options.scale = scale * (scenario->control_scale > 0 ? scenario->control_scale : 1);
-    struct pairs *test = simulate_pairs(&test_options), *control = simulate_pairs(&control_options);
-    enum floor_class cls = test_options.bf16 ? FLOOR_REASSOC_BF16_HEAD : FLOOR_PRECISION;
-    struct floor floor;
-    double ulp = verdict_grid(test);
-    if (scenario->control == CONTROL_PRIOR)
-        floor_from_prior(&floor, cls, ulp);
-    else
-        floor_from_pairs(&floor, control,
-                         scenario->control == CONTROL_SAME ? FLOOR_SAME : FLOOR_OTHER, cls, ulp);
-    struct verdict_options options = {
-        .cls = cls,
-        .floor = &floor,
-        .control = scenario->control == CONTROL_PRIOR ? NULL : control,
-        .greedy = 1,
-        .chunk = 32,
-        .seed = seed,
-    };
     struct verdict verdict;
-    struct err err;
-    if (verdict_judge(&verdict, test, &options, &err)) {
-        fprintf(stderr, "verdict_table: %s\n", err.text);
-        exit(1);
-    }
+    trial_judge(&scenario->trial, seed, &verdict);
+    bool defect = verdict_is_defect(verdict.cls);
     tally->n++;
-    tally->defects += verdict_is_defect(verdict.cls);
+    tally->defects += defect;
     tally->by_class[verdict.cls]++;
     for (int t = 0; t < TEST_N; t++)
         tally->by_test[t] += verdict.tests[t].rejects;
-    if (getenv("VERDICT_TABLE_WHY") && verdict_is_defect(verdict.cls)) {
-        fprintf(stderr, "  seed %llu: %s(%s) beside %s\n", (unsigned long long)seed,
-                verdict_names[verdict.cls], verdict.reason, verdict.beside);
-        for (int t = 0; t < TEST_N; t++)
-            if (verdict.tests[t].rejects)
-                fprintf(stderr, "    %s p %.2g effect %.3g: %s\n", verdict_test_names[t],
-                        verdict.tests[t].p, verdict.tests[t].effect, verdict.tests[t].detail);
-    }
+    if (defect && why)
+        printf("  seed %llu: %s, %s; beside %s\n", (unsigned long long)seed,
+               verdict_names[verdict.cls], verdict.reason, verdict.beside);
+    for (int t = 0; t < TEST_N && defect && why; t++)
+        if (verdict.tests[t].rejects)
+            printf("    %s: p %.2g, effect %.3g: %s\n", verdict_test_names[t], verdict.tests[t].p,
+                   verdict.tests[t].effect, verdict.tests[t].detail);
     verdict_fini(&verdict);
-    floor_fini(&floor);
-    pairs_free(test);
-    pairs_free(control);
 }
 
 static void print_tally(const struct scenario *scenario, const struct tally *tally)
@@ -149,7 +114,7 @@ static void print_tally(const struct scenario *scenario, const struct tally *tal
         if (tally->by_class[c] > tally->by_class[top])
             top = c;
     printf("%-40s %-6s %6.2f %%  %6.2f %%  %-18s %5.1f %%", scenario->name,
-           control_names[scenario->control], 100. * tally->defects / tally->n,
+           control_names[scenario->trial.control], 100. * tally->defects / tally->n,
            100. * tally->seed_defects / (tally->seed_windows ? tally->seed_windows : 1),
            verdict_names[top], 100. * tally->by_class[top] / tally->n);
     for (int t = 0; t < TEST_N; t++)
@@ -159,48 +124,43 @@ static void print_tally(const struct scenario *scenario, const struct tally *tal
     fflush(stdout);
 }
 
-static void run_scenario(const struct scenario *scenario, int n_seeds)
+static void run_scenario(const struct scenario *scenario, int n_seeds, bool why)
 {
     struct tally tally = {0};
     for (int seed = 1; seed <= n_seeds; seed++) {
-        struct simulate_options options = scenario->test;
+        struct simulate_options options = scenario->trial.test;
         options.seed = 2 * (uint64_t)seed;
-        tally_verdict(scenario, (uint64_t)seed, &tally);
+        tally_verdict(scenario, (uint64_t)seed, why, &tally);
         tally_seed(&options, &tally);
     }
     print_tally(scenario, &tally);
 }
 
 /* Clean pairs: every noise shape, on a grid and off it, with bit-equal rows and without. */
-static void run_clean(enum control control, double control_scale, int n_seeds)
+static void run_clean(enum trial_control control, double control_scale, int n_seeds, bool why)
 {
     for (int noise = 0; noise < NOISE_N; noise++)
         for (int bf16 = 0; bf16 < 2; bf16++)
             for (int equal = 0; equal < 2; equal++) {
                 char name[64];
+                struct simulate_options test = {
+                    .noise = (enum simulate_noise)noise, .bf16 = bf16, .equal_share = equal};
                 snprintf(name, sizeof name, "clean %s%s%s", simulate_noises[noise].name,
                          bf16 ? ", bf16 grid" : "", equal ? ", bit-equal rows" : "");
-                run_scenario(&(struct scenario){.name = name,
-                                                .test = {.noise = (enum simulate_noise)noise,
-                                                         .bf16 = bf16,
-                                                         .equal_share = equal},
-                                                .control = control,
-                                                .control_scale = control_scale},
-                             n_seeds);
+                run_scenario(&(struct scenario){name, {test, control, control_scale}}, n_seeds,
+                             why);
             }
 }
 
 /* A defect's power over its size. */
-static void run_power(enum simulate_defect defect, const double *sizes, int n, enum control control,
-                      int n_seeds)
+static void run_power(enum simulate_defect defect, const double *sizes, int n,
+                      enum trial_control control, int n_seeds)
 {
     for (int k = 0; k < n; k++) {
         char name[64];
+        struct simulate_options test = {.defect = defect, .size = sizes[k], .n_rows = 200};
         snprintf(name, sizeof name, "%s %g", simulate_defects[defect].name, sizes[k]);
-        run_scenario(&(struct scenario){.name = name,
-                                        .test = {.defect = defect, .size = sizes[k], .n_rows = 200},
-                                        .control = control},
-                     n_seeds);
+        run_scenario(&(struct scenario){name, {test, control, 1}}, n_seeds, false);
     }
 }
 
@@ -234,20 +194,22 @@ int main(int argc, char **argv)
 {
     int seeds = number_option(argc, argv, "--seeds", 1000);
     int power_seeds = number_option(argc, argv, "--power-seeds", 100);
+    bool why = number_option(argc, argv, "--why", 0);
     printf("%-40s %-6s %8s  %8s  %-18s %7s tests that reject\n", "pair", "floor", "defect",
            "seed's", "most frequent", "");
-    for (int control = 0; control < CONTROL_N && seeds > 0; control++)
-        run_clean((enum control)control, 1, seeds);
+    for (int control = 0; control < TRIAL_N_CONTROLS && seeds > 0; control++)
+        run_clean((enum trial_control)control, 1, seeds, why);
     for (double ratio = 0.5; ratio <= 2 && seeds > 0; ratio *= 4) {
-        printf("control's scale %g times the test's\n", ratio);
-        run_clean(CONTROL_OTHER, ratio, seeds / 4);
+        printf("control of another kind, its scale %g times the test's\n", ratio);
+        run_clean(TRIAL_OTHER, ratio, (seeds + 3) / 4, why);
     }
-    for (int control = 0; control < CONTROL_N && power_seeds > 0; control++)
+    for (int control = 0; control < TRIAL_N_CONTROLS && power_seeds > 0; control++)
         for (size_t c = 0; c < sizeof curves / sizeof *curves; c++) {
             int n = 0;
             while (n < 6 && curves[c].sizes[n] > 0)
                 n++;
-            run_power(curves[c].defect, curves[c].sizes, n, (enum control)control, power_seeds);
+            run_power(curves[c].defect, curves[c].sizes, n, (enum trial_control)control,
+                      power_seeds);
         }
     return 0;
 }
