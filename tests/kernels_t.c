@@ -323,7 +323,11 @@ static void run_part(enum op op, enum op_form form, const struct fixture *x, int
 static float *values(const struct fixture *x, size_t *out_n)
 {
     size_t n = 0;
-    float *out = malloc(1 << 22);
+    for (int i = 0; i < x->n_results; i++)
+        n += (size_t)x->results[i].n_mats * (size_t)x->results[i].n_rows *
+             (size_t)x->results[i].n_cols;
+    float *out = malloc(n * sizeof *out);
+    n = 0;
     for (int i = 0; i < x->n_results; i++) {
         const struct tensor *t = &x->results[i];
         for (int m = 0; m < t->n_mats; m++)
