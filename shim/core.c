@@ -104,6 +104,7 @@ static void prepare(struct probe *p)
     if (atomic_fetch_add(&p->generation, 1) == 0) {
         options_load(&p->options, bad_option);
         log_set(p->options.log, getenv("PROBE_LOG") != NULL);
+        tokens_init(&p->tokens, p->options.tokens == TOKENS_HASH, p->options.tokens_key);
         pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     }
     atomic_store(&p->n_forwards, 0);

@@ -14,6 +14,7 @@
 #include "shim/facts.h"
 #include "shim/options.h"
 #include "shim/recent.h"
+#include "shim/tokens.h"
 #include "sql/spool.h"
 #include "sql/store.h"
 
@@ -29,12 +30,14 @@ struct probe {
     _Atomic int state;           /* enum state */
     _Atomic bool refused;        /* it could not start: hooks only count what is lost */
     struct options options;      /* read once, at the first start */
+    struct tokens tokens;        /* what token ids look like on disk */
     _Atomic uint32_t generation; /* recordings in this process and those it was forked from */
 
     struct spool spool;        /* the ring; made by the writer before it reports that it is on */
     struct baseline *baseline; /* NULL: PROBE_RETAIN_ROWS is 0 */
     struct recent *recent;
     struct facts facts;                  /* arms and settings, as declared */
+    _Atomic uint64_t n_seen;             /* forwards, recorded or not */
     _Atomic uint64_t n_forwards, n_rows; /* ids given out */
     _Atomic uint64_t lost_rows;          /* that came after it was refused */
 

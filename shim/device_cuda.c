@@ -272,7 +272,8 @@ static bool watch_base(struct probe *p, struct context *c, int32_t at, int32_t a
     for (int i = 0; i < base.row.n_top; i++)
         if (base.top[i].token < row->n_vocab) {
             c->watch[at][row->n_base] = base.top[i].token;
-            out[row->n_base++] = (struct record_base){base.top[i].token, 0, base.top[i].logit};
+            out[row->n_base++] = (struct record_base){tokens_hide(&p->tokens, base.top[i].token), 0,
+                                                      base.top[i].logit};
         }
     return true;
 }
@@ -405,8 +406,8 @@ bool device_complete(struct probe *p, struct record *r, uint64_t n)
         return true;
     }
     fill_row(row, got);
-    rows_keep(p, w->arm, row);
+    int32_t arm = w->arm;
     atomic_store(&w->busy, false);
-    ring_publish(r, n, RECORD_ROW, record_row_bytes(row->n_top, row->n_base));
+    rows_publish(p, arm, r, n);
     return true;
 }

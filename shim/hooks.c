@@ -91,10 +91,18 @@ static void hook_sequence(int64_t seq, const char *label, int64_t parent)
     if (!probe_enter(&g))
         return;
     struct record_sequence r = {.seq = seq, .parent = parent};
-    if (label)
+    if (label && !probe.tokens.hidden) /* may be the text of a prompt */
         memcpy(r.label, label, strnlen(label, sizeof r.label - 1));
     push(RECORD_SEQUENCE, &r, sizeof r);
     probe_leave(&g);
+}
+
+/* Whether this forward, the n-th from 0, is one to record. A share takes them evenly. */
+static bool is_sampled(double sample, uint64_t n)
+{
+    if (sample >= 1)
+        return n % (uint64_t)sample == 0;
+    return (uint64_t)((double)(n + 1) * sample) != (uint64_t)((double)n * sample);
 }
 
 static uint64_t hook_forward_begin(const struct probe_forward *f)
@@ -103,6 +111,11 @@ static uint64_t hook_forward_begin(const struct probe_forward *f)
     if (!f || f->struct_size < sizeof *f || !probe_enter(&g))
         return 0;
     struct probe *p = &probe;
+    if (!is_sampled(p->options.sample,
+                    atomic_fetch_add_explicit(&p->n_seen, 1, memory_order_relaxed))) {
+        probe_leave(&g);
+        return 0;
+    }
     facts_catch_up(&p->facts, &p->spool);
     uint64_t id = atomic_fetch_add_explicit(&p->n_forwards, 1, memory_order_relaxed) + 1;
     int32_t arm = f->arm > 0 && f->arm <= FACTS_ARMS ? f->arm : 0;
@@ -143,9 +156,11 @@ static void hook_logits(uint64_t handle, const struct probe_logits *l)
     }
     if (!is_sound(l))
         spool_lose(&probe.spool, LOST_CALLS, 1);
-    else if (handle_is_ours(&probe, handle) && handle & HANDLE_LOST)
+    else if (!handle_is_ours(&probe, handle))
+        rows_forget(&probe, l);
+    else if (handle & HANDLE_LOST)
         spool_lose(&probe.spool, LOST_ROWS, (uint64_t)l->n_rows);
-    else if (handle_is_ours(&probe, handle))
+    else
         rows_record(&probe, handle_id(handle), handle_arm(handle), l);
     probe_leave(&g);
 }
@@ -166,7 +181,7 @@ static void hook_token(int64_t seq, int64_t pos, int32_t id)
     struct gate g;
     if (!probe_enter(&g))
         return;
-    struct record_token r = {recent_find(probe.recent, seq, pos), id};
+    struct record_token r = {recent_find(probe.recent, seq, pos), tokens_hide(&probe.tokens, id)};
     if (r.row_id) /* else its row was not recorded either */
         push(RECORD_TOKEN, &r, sizeof r);
     probe_leave(&g);
@@ -213,10 +228,11 @@ static void hook_vocab(int32_t n_vocab, probe_token_text_fn fn, void *user)
     struct gate g;
     if (n_vocab <= 0 || n_vocab > 1 << 24 || !fn || !probe_enter(&g))
         return;
-    struct store_vocab *v = copy_vocab(n_vocab, fn, user);
+    bool wanted = !probe.tokens.hidden;
+    struct store_vocab *v = wanted ? copy_vocab(n_vocab, fn, user) : NULL;
     if (v)
         free(atomic_exchange(&probe.vocab, v));
-    else
+    else if (wanted)
         spool_lose(&probe.spool, LOST_RECORDS, 1);
     probe_leave(&g);
 }

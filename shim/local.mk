@@ -21,6 +21,7 @@ noinst_LIBRARIES += %D%/libshim.a
 	%D%/recent.c %D%/recent.h \
 	%D%/ring.c %D%/ring.h \
 	%D%/rows.c %D%/rows.h \
+	%D%/tokens.c %D%/tokens.h \
 	%D%/writer.c %D%/writer.h
 
 # SQLite is inside, and none of it shows; the host's loader needs libc and libm, no more.

@@ -40,7 +40,9 @@ void recent_put(struct recent *r, int64_t seq, int64_t pos, uint64_t row_id)
 {
     size_t i = index_of(seq, pos);
     pthread_mutex_lock(&r->locks[i % LOCKS]);
-    r->entries[i] = (struct entry){seq, pos, row_id};
+    const struct entry *e = &r->entries[i];
+    if (row_id || (e->seq == seq && e->pos == pos))
+        r->entries[i] = (struct entry){seq, pos, row_id};
     pthread_mutex_unlock(&r->locks[i % LOCKS]);
 }
 

@@ -10,6 +10,7 @@ struct recent;
 struct recent *recent_new(void); /* NULL without memory */
 void recent_free(struct recent *r);
 
+/* Note the row of the position; 0: forget the one that was there. */
 void recent_put(struct recent *r, int64_t seq, int64_t pos, uint64_t row_id);
 
 /* Return the row's id, or 0 where it is not known. */

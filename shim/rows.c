@@ -32,11 +32,11 @@ struct record *rows_reserve(struct probe *p, uint64_t forward_id, const struct p
     *out = (struct record_row){
         .row_id = atomic_fetch_add_explicit(&p->n_rows, 1, memory_order_relaxed) + 1,
         .forward_id = forward_id,
-        .context_hash = in->context_hash,
+        .context_hash = tokens_hide_context(&p->tokens, in->context_hash),
         .seq = in->seq,
         .pos = in->pos,
         .batch_row = in->batch_row,
-        .input_token = in->input_token,
+        .input_token = tokens_hide(&p->tokens, in->input_token),
         .n_vocab = l->n_vocab,
         .dtype = (uint8_t)l->dtype,
     };
@@ -55,23 +55,34 @@ bool rows_find_base(struct probe *p, int32_t arm, struct record_row *row, struct
     return true;
 }
 
-void rows_keep(struct probe *p, int32_t arm, const struct record_row *row)
+void rows_publish(struct probe *p, int32_t arm, struct record *r, uint64_t n)
 {
+    struct record_row *row = (struct record_row *)r->body;
     if (p->baseline && row->context_hash)
         baseline_put(p->baseline, &(struct baseline_row){row->context_hash, row->pos, row->row_id,
                                                          arm, row->n_vocab, row->n_top, row->top});
+    for (int i = 0; p->tokens.hidden && i < row->n_top; i++)
+        row->top[i].token = tokens_hide(&p->tokens, row->top[i].token);
+    ring_publish(r, n, RECORD_ROW, record_row_bytes(row->n_top, row->n_base));
+}
+
+void rows_forget(struct probe *p, const struct probe_logits *l)
+{
+    for (int32_t i = 0; i < l->n_rows; i++)
+        recent_put(p->recent, l->rows[i].seq, l->rows[i].pos, 0);
 }
 
 /* An id of the base row beyond this row's vocabulary has no logit here. */
-static void fill_base(struct record_row *out, const struct base *base, const void *data,
-                      enum probe_dtype dtype)
+static void fill_base(const struct probe *p, struct record_row *out, const struct base *base,
+                      const void *data, enum probe_dtype dtype)
 {
     struct record_base *at = record_row_base(out);
     for (int i = 0; i < base->row.n_top; i++) {
         int32_t token = base->top[i].token;
         if (token < out->n_vocab)
             at[out->n_base++] =
-                (struct record_base){token, capture_value(data, dtype, token), base->top[i].logit};
+                (struct record_base){tokens_hide(&p->tokens, token),
+                                     capture_value(data, dtype, token), base->top[i].logit};
     }
 }
 
@@ -91,9 +102,8 @@ static void record_row(struct probe *p, uint64_t forward_id, int32_t arm,
     capture_row(&c, data, dtype, l->n_vocab, p->options.topk);
     fill_top(out, &c);
     if (rows_find_base(p, arm, out, &base))
-        fill_base(out, &base, data, dtype);
-    rows_keep(p, arm, out);
-    ring_publish(r, n, RECORD_ROW, record_row_bytes(out->n_top, out->n_base));
+        fill_base(p, out, &base, data, dtype);
+    rows_publish(p, arm, r, n);
 }
 
 void rows_lose_device(struct probe *p, int32_t n, const char *reason)

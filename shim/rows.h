@@ -24,11 +24,16 @@ struct record *rows_reserve(struct probe *p, uint64_t forward_id, const struct p
                             int32_t i, uint64_t *out_n);
 
 /* Find the row of the same context that another arm recorded; row becomes comparable with it: all
- * of its base_ members are set but the list. Returns whether there is one. */
+ * of its base_ members are set but the list, whose ids go through tokens_hide. Returns whether
+ * there is one. */
 bool rows_find_base(struct probe *p, int32_t arm, struct record_row *row, struct base *base);
 
-/* Keep a complete row for those of the same context that come after it. */
-void rows_keep(struct probe *p, int32_t arm, const struct record_row *row);
+/* Publish record n, a row that is complete but for the ids of its top list, which are still as the
+ * engine knows them; before, keep it for the rows of the same context that come after it. */
+void rows_publish(struct probe *p, int32_t arm, struct record *r, uint64_t n);
+
+/* A forward is not recorded: the tokens that follow its rows belong to no row. */
+void rows_forget(struct probe *p, const struct probe_logits *l);
 
 /* Count n rows in device memory as not recorded, and note the reason once. */
 void rows_lose_device(struct probe *p, int32_t n, const char *reason);

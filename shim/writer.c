@@ -247,6 +247,8 @@ static int open_all(struct writer *w, struct err *err)
     const struct options *o = &p->options;
     struct run_identity run;
     identity_fill(&run);
+    if (p->tokens.hidden)
+        run.argv[0] = 0; /* a prompt may stand there */
     p->recent = recent_new();
     p->baseline = o->retain_rows ? baseline_new(o->retain_rows, o->topk) : NULL;
     if (!p->recent || (o->retain_rows && !p->baseline))

@@ -46,12 +46,15 @@ check_PROGRAMS += %D%/context_hash_t
 # Loads libprobe.so, which has an SQLite of its own.
 check_PROGRAMS += %D%/probe_t
 %C%_probe_t_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS)
-%C%_probe_t_LDADD = $(SQLITE_LIBS) -lm
+%C%_probe_t_LDADD = shim/libshim.a $(SQLITE_LIBS) -lm
 
 check_PROGRAMS += %D%/spool_t
 %C%_spool_t_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS)
 %C%_spool_t_LDFLAGS = $(AM_LDFLAGS) -pthread
 %C%_spool_t_LDADD = shim/libshim.a sql/libsql.a $(SQLITE_LIBS) -lm
+
+check_PROGRAMS += %D%/tokens_t
+%C%_tokens_t_LDADD = shim/libshim.a
 
 check_PROGRAMS += %D%/topk_t
 %C%_topk_t_LDADD = shim/libshim.a -lm

@@ -13,6 +13,7 @@
 
 #include "shim/capture.h"
 #include "shim/probe.h"
+#include "shim/tokens.h"
 #include "tests/tap.h"
 
 enum { N_VOCAB = 100, STRIDE = 128, TOPK = 20 };
@@ -191,6 +192,20 @@ static void engine_device(void)
     ops->forward_end(f);
 }
 
+/* Ten forwards over the same five positions, twice, each followed by a token. */
+static void engine_sample(void)
+{
+    float x[4] = {0, 1, 2, 3};
+    int32_t arm = ops->arm("decode", PROBE_DECODE, NULL);
+    for (int64_t i = 0; i < 10; i++) {
+        struct probe_row row = {(uint64_t)i % 5 + 1, 1, i % 5, 0, 0};
+        uint64_t f = begin(arm, 1, i);
+        give(f, PROBE_F32, 1, 4, 4, x, &row);
+        ops->forward_end(f);
+        ops->token(1, i % 5, (int32_t)i);
+    }
+}
+
 /* ---- the reader's side ---- */
 
 static sqlite3 *db;
@@ -343,11 +358,69 @@ static void test_bad(const char *self)
            "a row in device memory is counted as lost");
 }
 
+static void test_sample(const char *self)
+{
+    setenv("PROBE_SAMPLE", "3", 1);
+    record(self, "sample");
+    is_str(text("SELECT count(*) || ' ' || (SELECT count(*) FROM forwards) FROM logits"), "4 4",
+           "every third of ten forwards");
+    is_str(text("SELECT group_concat(pos || ':' || ifnull(emitted_token, '-'), ' ') FROM logits"),
+           "0:0 3:3 1:6 4:9", "a token after a row that is not recorded goes to no other");
+    setenv("PROBE_SAMPLE", ".5", 1);
+    record(self, "share");
+    is_str(text("SELECT count(*) FROM logits"), "5", "half of ten forwards");
+    is_str(text("SELECT value || ' ' || source FROM settings WHERE name = 'PROBE_SAMPLE'"),
+           "0.5 env", "the setting is recorded");
+    unsetenv("PROBE_SAMPLE");
+}
+
+/* Arms again, with ids and contexts under a key: the record compares as before and says nothing. */
+static void test_hash(const char *self)
+{
+    struct tokens t;
+    setenv("PROBE_TOKENS", "hash", 1);
+    setenv("PROBE_TOKENS_KEY", "sesame", 1);
+    record(self, "hash");
+    unsetenv("PROBE_TOKENS");
+    unsetenv("PROBE_TOKENS_KEY");
+    tokens_init(&t, true, "sesame");
+    is_str(text("SELECT count(*) FROM vocab"), "0", "no texts");
+    is_str(text("SELECT count(argv) FROM runs"), "0", "no command line");
+    is_str(text("SELECT count(label) FROM sequences"), "0", "no names of sequences");
+    is_str(text("SELECT value FROM settings WHERE name = 'PROBE_TOKENS_KEY'"), "(set)",
+           "the key is not recorded");
+    sqlite3_exec(db, "ATTACH 'arms.db' AS plain", NULL, NULL, NULL);
+    int good = 1, n = 0;
+    sqlite3_stmt *st;
+    sqlite3_prepare_v2(db,
+                       "SELECT h.top1, p.top1, h.input_token, p.input_token,"
+                       " ifnull(h.emitted_token, -1), ifnull(p.emitted_token, -1),"
+                       " h.top1_logit = p.top1_logit AND h.context_hash <> p.context_hash,"
+                       " h.topk ->> '$[7][0]', p.topk ->> '$[7][0]'"
+                       " FROM main.logits AS h JOIN plain.logits AS p USING (row_id)",
+                       -1, &st, NULL);
+    for (; sqlite3_step(st) == SQLITE_ROW; n++) {
+        for (int i = 0; i < 9; i += i == 4 ? 3 : 2)
+            good &= sqlite3_column_int(st, i) == tokens_hide(&t, sqlite3_column_int(st, i + 1));
+        good &= sqlite3_column_int(st, 6);
+    }
+    sqlite3_finalize(st);
+    ok(good && n == 6, "every id is the keyed one, every logit as before");
+    is_str(text("SELECT count(*) FROM (SELECT row_id, delta, bound FROM main.deltas EXCEPT"
+                " SELECT row_id, delta, bound FROM plain.deltas)"),
+           "0", "the same deltas");
+    is_str(text("SELECT count(*) = (SELECT count(*) FROM plain.deltas) FROM main.deltas"), "1",
+           "as many");
+    is_str(text("SELECT count(*) FROM main.deltas WHERE token < 100"), "0",
+           "none of them with an id of the vocabulary");
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
-} engines[] = {
-    {"arms", engine_arms}, {"odd", engine_odd}, {"bad", engine_bad}, {"device", engine_device}};
+} engines[] = {{"hash", engine_arms},    {"sample", engine_sample}, {"share", engine_sample},
+               {"arms", engine_arms},    {"odd", engine_odd},       {"bad", engine_bad},
+               {"device", engine_device}};
 
 int main(int argc, char **argv)
 {
@@ -366,6 +439,8 @@ int main(int argc, char **argv)
     test_deltas();
     test_odd(self);
     test_bad(self);
+    test_sample(self);
+    test_hash(self);
     sqlite3_close(db);
     if (!tap_failed && system("rm -rf \"$PWD\""))
         return 99;
