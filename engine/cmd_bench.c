@@ -202,8 +202,8 @@ static int run_phases(struct work *w, struct err *err)
     w->seqs = xcalloc((size_t)n_tokens, sizeof *w->seqs);
     fill_tokens(w->tokens, n_tokens, s->model->hp.n_vocab);
     w->record = record_open(&run);
-    w->arm_prefill = record_arm(w->record, "prefill", FORWARD_PREFILL, &s->knobs);
-    w->arm_decode = record_arm(w->record, "decode", FORWARD_DECODE, &s->knobs);
+    w->arm_prefill = record_arm(w->record, "prefill", FORWARD_PREFILL, w->forward);
+    w->arm_decode = record_arm(w->record, "decode", FORWARD_DECODE, w->forward);
     w->bandwidth = read_bandwidth();
     fprintf(stderr, "%s; memory %.2f GB/s read\n", forward_describe(w->forward),
             w->bandwidth * 1e-9);

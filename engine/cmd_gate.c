@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #define WINDOW_DEFAULT 24
+#define ENGAGED_MAX    192
 
 enum { OPT_WINDOW = 300, OPT_PREFILL, OPT_ARMS };
 
@@ -39,6 +40,7 @@ struct gate {
     const int32_t *tokens;
     int32_t n, window; /* tokens; positions that are compared, the last ones */
     enum prefill_form form;
+    char engaged[2][ENGAGED_MAX]; /* what each arm's context engaged, for the report */
 };
 
 /* ---- arms ---- */
@@ -104,14 +106,15 @@ static int run_single(const struct gate *g, struct forward *f, int32_t id, struc
     return arm_prefill(f, g->record, id, &in, window_row, &rows, err);
 }
 
-static int arm_run(const struct gate *g, const struct arm *a, arm_row_fn row, void *user,
-                   struct err *err)
+static int arm_run(struct gate *g, const struct arm *a, char engaged[static ENGAGED_MAX],
+                   arm_row_fn row, void *user, struct err *err)
 {
     struct forward *f = NULL;
     struct progress bar;
     if (session_forward(g->session, &a->knobs, g->n, 1, &f, err))
         return -1;
-    int32_t id = record_arm(g->record, a->label, a->phase, &a->knobs);
+    snprintf(engaged, ENGAGED_MAX, "%s", forward_describe(f));
+    int32_t id = record_arm(g->record, a->label, a->phase, f);
     bool is_decode = a->phase == FORWARD_DECODE, is_single = g->form == PREFILL_SINGLE;
     progress_start(&bar, a->label, is_decode || is_single ? g->n : g->window);
     int rc = (is_decode   ? run_decode
@@ -157,9 +160,11 @@ static int print_comparison(const struct gate *g, const struct arm arms[2],
     struct seed_summary summary;
     if (seed_summarize(c->rows, g->window, &summary, err))
         return -1;
-    printf("%s: %d tokens, the last %d positions, %s against %s%s\n\n", g->session->path, g->n,
-           g->window, names.a, names.b,
-           g->form == PREFILL_SINGLE ? " (one prefill pass for all positions)" : "");
+    printf("%s: %d tokens, the last %d positions%s\n", g->session->path, g->n, g->window,
+           g->form == PREFILL_SINGLE ? ", one prefill pass for all" : "");
+    for (int i = 0; i < 2; i++)
+        printf("arm %s: %s\n", arms[i].label, g->engaged[i]);
+    putchar('\n');
     seed_print_rows(stdout, &names, c->rows, g->window);
     putchar('\n');
     seed_print_gate(stdout, &names, &c->gate);
@@ -167,7 +172,7 @@ static int print_comparison(const struct gate *g, const struct arm arms[2],
     return 0;
 }
 
-static int compare(const struct gate *g, const struct arm arms[2], struct err *err)
+static int compare(struct gate *g, const struct arm arms[2], struct err *err)
 {
     int rc = -1;
     struct comparison c = {.first = g->n - g->window, .n_vocab = g->session->model->hp.n_vocab};
@@ -177,7 +182,8 @@ static int compare(const struct gate *g, const struct arm arms[2], struct err *e
         err_set(err, "window %d: out of memory", g->window);
         goto out;
     }
-    if (arm_run(g, &arms[0], keep_row, &c, err) || arm_run(g, &arms[1], compare_row, &c, err))
+    if (arm_run(g, &arms[0], g->engaged[0], keep_row, &c, err) ||
+        arm_run(g, &arms[1], g->engaged[1], compare_row, &c, err))
         goto out;
     rc = print_comparison(g, arms, &c, err);
 out:
@@ -267,7 +273,8 @@ static int gate_session(const struct options *o, const struct session *s, struct
     if (prompt_tokens(&o->prompts, 0, s, &ids, err) || check_window(o->window, ids.n, err))
         goto out;
     struct record_run run = {s->model, s->tokenizer, s->backend, &s->knobs, 1};
-    struct gate g = {s, record_open(&run), ids.ids, (int32_t)ids.n, (int32_t)o->window, o->form};
+    struct gate g = {s,   record_open(&run), ids.ids, (int32_t)ids.n, (int32_t)o->window, o->form,
+                     {""}};
     rc = compare(&g, arms, err);
     record_close(g.record);
 out:

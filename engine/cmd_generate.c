@@ -191,8 +191,8 @@ static int run_jobs(struct work *w, struct err *err)
     if (session_forward(s, &s->knobs, (int32_t)context_size(w), n_slots, &b.forward, err))
         return -1;
     b.record = record_open(&run);
-    b.arm_prefill = record_arm(b.record, "prefill", FORWARD_PREFILL, &s->knobs);
-    b.arm_decode = record_arm(b.record, "decode", FORWARD_DECODE, &s->knobs);
+    b.arm_prefill = record_arm(b.record, "prefill", FORWARD_PREFILL, b.forward);
+    b.arm_decode = record_arm(b.record, "decode", FORWARD_DECODE, b.forward);
     progress_start(&w->bar, "generate", w->n_jobs * w->options->n_new);
     int rc = batch_run(&b, err);
     progress_end(&w->bar);

@@ -289,7 +289,7 @@ static int run_arm(struct work *w, const struct arm *arm, struct err *err)
         n_ctx = w->seqs[i].ids.n > n_ctx ? w->seqs[i].ids.n : n_ctx;
     if (session_forward(w->session, &arm->knobs, (int32_t)n_ctx, n_slots, &f, err))
         return -1;
-    int32_t id = record_arm(w->record, arm->label, arm->phase, &arm->knobs);
+    int32_t id = record_arm(w->record, arm->label, arm->phase, f);
     progress_start(&w->bar, arm->label, w->n_tokens);
     int rc = (is_decode ? run_decode : run_prefill)(w, f, id, err);
     progress_end(&w->bar);

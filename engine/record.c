@@ -92,13 +92,16 @@ static const char *arm_class(const struct knobs *k)
 }
 
 int32_t record_arm(struct record *r, const char *label, enum forward_phase phase,
-                   const struct knobs *knobs)
+                   const struct forward *f)
 {
+    char name[80];
     if (!r)
         return RECORD_NO_ARM;
+    snprintf(name, sizeof name, "arm %s", label);
+    setting(r, name, forward_describe(f), "api");
     PROBE_NOTE("arm");
     return r->ops->arm(label, phase == FORWARD_PREFILL ? PROBE_PREFILL : PROBE_DECODE,
-                       arm_class(knobs));
+                       arm_class(&forward_params_of(f)->knobs));
 }
 
 void record_sequence(struct record *r, int32_t slot, int64_t seq, const char *label)

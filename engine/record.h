@@ -40,9 +40,10 @@ void record_close(struct record *r);
 /* Was the probe found, for reports: "compiled in, no probe loaded" and the like. */
 const char *record_describe(void);
 
-/* Declare an arm: a phase under some knobs; returns its number. */
+/* Declare an arm: a phase of a context; returns its number. What the context engaged becomes the
+ * setting "arm LABEL". */
 int32_t record_arm(struct record *r, const char *label, enum forward_phase phase,
-                   const struct knobs *knobs);
+                   const struct forward *f);
 
 /* Slot `slot` of the context holds from now on the sequence `seq`, without tokens yet. */
 void record_sequence(struct record *r, int32_t slot, int64_t seq, const char *label);
@@ -76,9 +77,9 @@ static inline const char *record_describe(void)
 }
 
 static inline int32_t record_arm(struct record *r, const char *label, enum forward_phase phase,
-                                 const struct knobs *knobs)
+                                 const struct forward *f)
 {
-    (void)r, (void)label, (void)phase, (void)knobs;
+    (void)r, (void)label, (void)phase, (void)f;
     return RECORD_NO_ARM;
 }
 
