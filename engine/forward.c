@@ -206,9 +206,45 @@ static struct tensor delta_net(struct forward *f, const struct layer *l,
 }
 
 /* Gated linear unit with SiLU (Shazeer 2020). */
-static struct tensor feed_forward(struct forward *f, const struct layer *l, struct tensor x)
+static struct tensor dense(struct forward *f, const struct layer *l, struct tensor x)
 {
     return linear(f, swiglu(f, linear(f, x, l->w_gate), linear(f, x, l->w_up)), l->w_down);
+}
+
+static struct tensor expert_linear(struct forward *f, struct tensor x, struct tensor matrices,
+                                   struct tensor ids)
+{
+    struct tensor out = activation(f, ids.n_rows * ids.n_cols, matrices.n_rows);
+    run(f, f->phase == FORWARD_PREFILL ? OP_EXPERTS_MM : OP_EXPERTS_MV,
+        &(struct op_args){.out = out,
+                          .in = {x, matrices, ids},
+                          .two_groups = f->params.knobs.value[KNOB_Q80_G2] != 0});
+    return out;
+}
+
+/* Mixture of experts (Shazeer et al. 2017): each token goes through the experts that its router
+ * finds most probable, and through a gated shared one where the layer has it. */
+static struct tensor mixture(struct forward *f, const struct layer *l, struct tensor x)
+{
+    const struct hparams *hp = &f->model.hp;
+    struct tensor weights = activation(f, x.n_rows, hp->n_experts_used), ids = weights;
+    ids.data = activation(f, x.n_rows, hp->n_experts_used).data;
+    ids.type = QUANT_I32;
+    run(f, OP_ROUTER,
+        &(struct op_args){.out = weights,
+                          .out2 = ids,
+                          .in = {linear(f, x, l->router)},
+                          .normalise = hp->norm_expert_weights});
+    struct tensor hidden =
+        swiglu(f, expert_linear(f, x, l->e_gate, ids), expert_linear(f, x, l->e_up, ids));
+    struct tensor y = activation(f, x.n_rows, hp->n_embd);
+    run(f, OP_MIX,
+        &(struct op_args){.out = y, .in = {expert_linear(f, hidden, l->e_down, ids), weights}});
+    if (!l->s_gate.data)
+        return y;
+    struct tensor shared =
+        linear(f, swiglu(f, linear(f, x, l->s_gate), linear(f, x, l->s_up)), l->s_down);
+    return add(f, y, gated(f, shared, linear(f, x, l->s_router)));
 }
 
 static struct tensor mixer(struct forward *f, int32_t i, struct tensor x)
@@ -217,6 +253,11 @@ static struct tensor mixer(struct forward *f, int32_t i, struct tensor x)
     if (l->mixer == MIXER_DELTA_NET)
         return delta_net(f, l, &f->cache.layers[i].delta, x);
     return attention(f, l, &f->cache.layers[i].kv, x);
+}
+
+static struct tensor feed_forward(struct forward *f, const struct layer *l, struct tensor x)
+{
+    return l->ffn == FFN_MOE ? mixture(f, l, x) : dense(f, l, x);
 }
 
 /* Pre-norm residual layers (Xiong et al. 2020), then the logits of the wanted rows. */

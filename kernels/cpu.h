@@ -59,4 +59,8 @@ static inline const int32_t *ints(const struct tensor *t)
 void cpu_matmul(const struct op_args *a, enum cpu_isa isa, bool many);
 size_t cpu_matmul_scratch_bytes(const struct tensor *x, const struct tensor *matrix);
 
+/* The same for chosen experts; the scratch also holds which rows chose each. */
+void cpu_experts(const struct op_args *a, enum cpu_isa isa, bool many);
+size_t cpu_experts_slot_bytes(const struct op_args *a);
+
 #endif

@@ -13,11 +13,21 @@ static double span(const struct tensor *t)
 {
     return (double)t->n_mats * t->n_rows * (double)quant_row_bytes((uint32_t)t->type, t->n_cols);
 }
+/* Matrices of the experts that a call can reach. */
+static double experts_read(const struct op_args *a)
+{
+    double n = (double)a->in[1].n_mats;
+    return (double)a->in[1].mat_bytes * (n < a->out.n_rows ? n : a->out.n_rows);
+}
 #define OUT        span(&a->out)
 #define N_OUT      ((double)a->out.n_rows * a->out.n_cols)
 #define IN(i)      span(&a->in[i])
 #define IN_COLS(i) ((double)a->in[i].n_cols)
+#define OUT_COLS   ((double)a->out.n_cols)
+#define N_IN(i)    ((double)a->in[i].n_rows * a->in[i].n_cols)
 #define MATMUL     (2 * N_OUT * IN_COLS(0))
+#define EXPERTS    experts_read(a)
+#define SLOTS      cpu_experts_slot_bytes(a)
 #define KEYS                                                                                       \
     ((double)a->n_pairs * (double)(quant_row_bytes((uint32_t)a->in[1].type, a->in[1].n_cols) +     \
                                    quant_row_bytes((uint32_t)a->in[2].type, a->in[2].n_cols)))

@@ -413,7 +413,9 @@ int main(void)
         test_llama_cpp(shared, "random", "tiny-llama-f32");
         test_llama_cpp(shared, "random", "tiny-qwen2-f32");
         test_llama_cpp(shared, "random", "tiny-qwen3-f32");
+        test_llama_cpp(shared, "random", "tiny-qwen3moe-f32");
         test_llama_cpp(shared, "random", "tiny-qwen35-f32");
+        test_llama_cpp(shared, "random", "tiny-qwen35moe-f32");
     } else {
         skip("logits against PyTorch and llama.cpp", "NEARTIE_SHARED is not set");
     }

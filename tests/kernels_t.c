@@ -18,13 +18,15 @@ enum { MAX_BUFFERS = 10, GUARD = 64 };
 /* One call and everything it touches, each buffer between two guards. */
 struct fixture {
     struct op_args a;
-    unsigned row_inputs; /* bit i: in[i] has a row for each row of out */
-    unsigned col_inputs; /* bit i: in[i] is ints, a column for each row of out */
+    int n;               /* rows, usually tokens; a tensor may have several for each */
+    unsigned row_inputs; /* bit i: in[i] has rows for each of them */
+    unsigned col_inputs; /* bit i: in[i] is ints, a column for each of them */
     int n_results;
     struct tensor results[3]; /* what the call writes */
     int n_buffers;
     struct {
-        char *base;
+        char *base;  /* guard, size bytes, guard */
+        char *saved; /* (size) */
         size_t size;
     } buffers[MAX_BUFFERS];
     void *scratch;
@@ -255,6 +257,36 @@ static void make_delta_net(struct fixture *x, int n, int v)
     x->col_inputs = 64;
 }
 
+static void make_router(struct fixture *x, int n, int v)
+{
+    x->a.normalise = v % 2;
+    x->a.in[0] = floats(x, n, 4 * v + 4);
+    x->a.out = output(x, n, v % 4 + 1);
+    x->a.out2 = result(x, blank(x, QUANT_I32, 1, n, v % 4 + 1));
+    x->row_inputs = 1;
+}
+
+static void make_experts(struct fixture *x, int n, int v)
+{
+    int n_experts = v + 2, n_used = v % 2 + 1, per_x = v % 4 < 2 ? 1 : n_used;
+    int32_t type = matrix_types[v % 4];
+    int cols = type == QUANT_Q8_0 ? 32 * (v + 1) : 17 * v + 1;
+    x->a.in[0] = floats(x, n * (n_used / per_x), cols);
+    x->a.in[1] = random_tensor(x, type, n_experts, 7 * v + 1, cols);
+    x->a.in[2] = ints_below(x, n * n_used, n_experts);
+    x->a.in[2] = tensor_packed(x->a.in[2].data, QUANT_I32, 1, n, n_used);
+    x->a.out = output(x, n * n_used, 7 * v + 1);
+    x->row_inputs = 5;
+}
+
+static void make_mix(struct fixture *x, int n, int v)
+{
+    x->a.in[0] = floats(x, n * (v % 4 + 1), 9 * v + 1);
+    x->a.in[1] = floats(x, n, v % 4 + 1);
+    x->a.out = output(x, n, 9 * v + 1);
+    x->row_inputs = 3;
+}
+
 static void (*const makers[N_OPS])(struct fixture *x, int n, int v) = {
     [OP_ROWS] = make_rows,
     [OP_RMS_NORM] = make_norm,
@@ -271,11 +303,15 @@ static void (*const makers[N_OPS])(struct fixture *x, int n, int v) = {
     [OP_CONV] = make_conv,
     [OP_DELTA_GATES] = make_delta_gates,
     [OP_DELTA_NET] = make_delta_net,
+    [OP_ROUTER] = make_router,
+    [OP_EXPERTS_MM] = make_experts,
+    [OP_EXPERTS_MV] = make_experts,
+    [OP_MIX] = make_mix,
 };
 
 static struct fixture make(enum op op, int n, int v)
 {
-    struct fixture x = {0};
+    struct fixture x = {.n = n};
     seed = (uint64_t)op * 1000 + (uint64_t)v;
     makers[op](&x, n, v);
     x.scratch = buffer(&x, ops[op].scratch_bytes(&x.a));
@@ -286,37 +322,42 @@ static struct fixture make(enum op op, int n, int v)
 static void unmake(struct fixture *x)
 {
     for (int i = 0; i < x->n_buffers; i++)
-        free(x->buffers[i].base);
+        free(x->buffers[i].base), free(x->buffers[i].saved);
 }
 
-static int n_rows(const struct fixture *x)
+/* Rows first ... first+n-1 of all only. */
+static void rows_cut(struct tensor *t, const struct fixture *x, int first, int n)
 {
-    return x->row_inputs & 1 ? x->a.in[0].n_rows : x->a.out.n_rows;
+    int each = t->n_rows / x->n;
+    t->data = tensor_row(t, 0, first * each);
+    t->n_rows = n * each;
 }
 
-/* Run rows first ... first+n-1 only. */
 static void run_part(enum op op, enum op_form form, const struct fixture *x, int first, int n)
 {
     struct op_args a = x->a;
-    bool out_has_rows = op != OP_STORE;
     a.form = form;
     for (int i = 0; i < OP_MAX_INPUTS; i++) {
-        if (x->row_inputs >> i & 1) {
-            a.in[i].data = tensor_row(&x->a.in[i], 0, first);
-            a.in[i].n_rows = n;
-        }
+        if (x->row_inputs >> i & 1)
+            rows_cut(&a.in[i], x, first, n);
         if (x->col_inputs >> i & 1) {
             a.in[i].data = (int32_t *)x->a.in[i].data + first;
             a.in[i].n_cols = n;
         }
     }
-    struct tensor *outs[] = {&a.out, &a.out2};
-    for (int i = 0; i < 2 && out_has_rows; i++)
-        if (outs[i]->data) {
-            outs[i]->data = tensor_row(outs[i], 0, first);
-            outs[i]->n_rows = n;
-        }
+    if (op != OP_STORE) /* whose output is the cache */
+        rows_cut(&a.out, x, first, n);
+    if (a.out2.data)
+        rows_cut(&a.out2, x, first, n);
     ops[op].fn[form](&a);
+}
+
+static void row_values(int32_t type, const void *row, float *out, int n)
+{
+    if (type != QUANT_I32)
+        quant_find((uint32_t)type)->to_float(row, out, n);
+    for (int i = 0; type == QUANT_I32 && i < n; i++)
+        out[i] = (float)((const int32_t *)row)[i];
 }
 
 /* The results as floats; owned. */
@@ -332,7 +373,7 @@ static float *values(const struct fixture *x, size_t *out_n)
         const struct tensor *t = &x->results[i];
         for (int m = 0; m < t->n_mats; m++)
             for (int r = 0; r < t->n_rows; r++, n += (size_t)t->n_cols)
-                quant_find((uint32_t)t->type)->to_float(tensor_row(t, m, r), out + n, t->n_cols);
+                row_values(t->type, tensor_row(t, m, r), out + n, t->n_cols);
     }
     *out_n = n;
     return out;
@@ -354,64 +395,123 @@ static double relative_error(const float *got, const float *want, size_t n)
  * = 0.6 % per element and at most that in a dot product. */
 static double tolerance(enum op op, enum op_form form, const struct fixture *x)
 {
-    bool is_matmul = op == OP_MATMUL_MM || op == OP_MATMUL_MV;
+    bool is_matmul =
+        op == OP_MATMUL_MM || op == OP_MATMUL_MV || op == OP_EXPERTS_MM || op == OP_EXPERTS_MV;
     return form == FORM_FAST && is_matmul && x->a.in[1].type == QUANT_Q8_0 ? 0.012 : 3e-6;
 }
 
+/* The forms under test: the float reference, and the fast one in each instruction set. */
+static const struct form {
+    const char *name;
+    enum op_form form;
+    bool has_isa;
+} forms[] = {
+    {"float", FORM_F32, false},
+    {"portable", FORM_FAST, true},
+    {"avx2", FORM_FAST, true},
+    {"avx512-vnni", FORM_FAST, true},
+};
+enum { N_TESTED = sizeof forms / sizeof forms[0] };
+
 struct tally {
+    bool is_here;
     double worst; /* error over tolerance */
     int n_wrong, n_guards, n_threads, n_parts;
 };
 
-static void check_variant(enum op op, enum op_form form, int n, int v, struct tally *tally)
+/* What every buffer held before the first run. */
+static void buffers_save(struct fixture *x)
 {
-    struct fixture ref = make(op, n, v), x = make(op, n, v), y = make(op, n, v), z = make(op, n, v);
-    size_t size;
-    run_part(op, FORM_F64, &ref, 0, n_rows(&ref));
-    run_part(op, form, &x, 0, n_rows(&x));
-    float *want = values(&ref, &size), *got = values(&x, &size);
-    double error = relative_error(got, want, size) / tolerance(op, form, &x);
-    tally->worst = error > tally->worst ? error : tally->worst;
-    tally->n_wrong += !(error <= 1);
-    tally->n_guards += !guards_hold(&x);
-
-#ifdef _OPENMP
-    int n_threads = omp_get_max_threads();
-    omp_set_num_threads(n_threads == 3 ? 2 : 3);
-#endif
-    run_part(op, form, &y, 0, n_rows(&y));
-#ifdef _OPENMP
-    omp_set_num_threads(n_threads);
-#endif
-    float *threaded = values(&y, &size);
-    tally->n_threads += memcmp(got, threaded, size * sizeof *got) != 0;
-
-    int cut = n_rows(&z) / 3;
-    if (cut)
-        run_part(op, form, &z, 0, cut);
-    run_part(op, form, &z, cut, n_rows(&z) - cut);
-    float *parts = values(&z, &size);
-    tally->n_parts += memcmp(got, parts, size * sizeof *got) != 0;
-    free(want), free(got), free(threaded), free(parts);
-    unmake(&ref), unmake(&x), unmake(&y), unmake(&z);
+    for (int i = 0; i < x->n_buffers; i++) {
+        x->buffers[i].saved = malloc(x->buffers[i].size);
+        memcpy(x->buffers[i].saved, x->buffers[i].base + GUARD, x->buffers[i].size);
+    }
 }
 
-static void check_form(enum op op, enum op_form form, const char *form_name)
+/* Run rows first ... first+n-1 and the rest; the results, owned; everything as it was before. */
+static float *results_of(enum op op, enum op_form form, struct fixture *x, int cut, size_t *size)
+{
+    if (cut)
+        run_part(op, form, x, 0, cut);
+    run_part(op, form, x, cut, x->n - cut);
+    float *out = values(x, size);
+    for (int i = 0; i < x->n_buffers; i++)
+        memcpy(x->buffers[i].base + GUARD, x->buffers[i].saved, x->buffers[i].size);
+    return out;
+}
+
+static int set_threads(int n)
+{
+#ifdef _OPENMP
+    int before = omp_get_max_threads();
+    omp_set_num_threads(n);
+    return before;
+#else
+    return n;
+#endif
+}
+
+static void check_form(enum op op, enum op_form form, struct fixture *x, const float *want,
+                       struct tally *tally)
+{
+    size_t size;
+    float *got = results_of(op, form, x, 0, &size);
+    double error = relative_error(got, want, size) / tolerance(op, form, x);
+    tally->worst = error > tally->worst ? error : tally->worst;
+    tally->n_wrong += !(error <= 1);
+    tally->n_guards += !guards_hold(x);
+
+    int before = set_threads(3);
+    float *threaded = results_of(op, form, x, 0, &size);
+    set_threads(before);
+    tally->n_threads += memcmp(got, threaded, size * sizeof *got) != 0;
+
+    float *parts = results_of(op, form, x, x->n / 3, &size);
+    tally->n_parts += memcmp(got, parts, size * sizeof *got) != 0;
+    free(got), free(threaded), free(parts);
+}
+
+static void check_variant(enum op op, int n, int v, struct tally tallies[N_TESTED])
+{
+    struct fixture x = make(op, n, v);
+    size_t size;
+    buffers_save(&x);
+    float *want = results_of(op, FORM_F64, &x, 0, &size);
+    for (int i = 0; i < N_TESTED; i++) {
+        tallies[i].is_here = !forms[i].has_isa || kernels_set_isa(forms[i].name);
+        if (tallies[i].is_here)
+            check_form(op, forms[i].form, &x, want, &tallies[i]);
+    }
+    free(want);
+    unmake(&x);
+}
+
+static void report(enum op op, const char *form, const struct tally *t)
+{
+    const char *name = ops[op].name;
+    if (!t->is_here) {
+        skip(name, "this machine has no %s", form);
+        return;
+    }
+    ok(t->n_wrong == 0, "%s, %s: agrees with float64", name, form);
+    diag("largest error %.2g of the tolerance", t->worst);
+    ok(t->n_guards == 0, "%s, %s: writes inside its outputs", name, form);
+    ok(t->n_threads == 0, "%s, %s: bit-equal with three threads", name, form);
+    if (ops[op].invariance == ROW_INVARIANT)
+        ok(t->n_parts == 0, "%s, %s: bit-equal however its rows are cut", name, form);
+    else
+        ok(t->n_parts > 0, "%s, %s: depends on the cut, as declared", name, form);
+}
+
+static void check_op(enum op op)
 {
     static const int counts[] = {1, 5, 38};
-    struct tally tally = {0};
+    struct tally tallies[N_TESTED] = {0};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         for (int v = 0; v < N_VARIANTS; v++)
-            check_variant(op, form, counts[i], v, &tally);
-    const char *name = ops[op].name;
-    ok(tally.n_wrong == 0, "%s, %s: agrees with float64", name, form_name);
-    diag("largest error %.2g of the tolerance", tally.worst);
-    ok(tally.n_guards == 0, "%s, %s: writes inside its outputs", name, form_name);
-    ok(tally.n_threads == 0, "%s, %s: bit-equal with other threads", name, form_name);
-    if (ops[op].invariance == ROW_INVARIANT)
-        ok(tally.n_parts == 0, "%s, %s: bit-equal however its rows are cut", name, form_name);
-    else
-        ok(tally.n_parts > 0, "%s, %s: depends on the cut, as declared", name, form_name);
+            check_variant(op, counts[i], v, tallies);
+    for (int i = 0; i < N_TESTED; i++)
+        report(op, forms[i].name, &tallies[i]);
 }
 
 /* An infinity or NaN must reach the output, also through 8 bits. */
@@ -436,21 +536,16 @@ static void check_not_finite(enum op op, const char *form_name)
 
 int main(void)
 {
-    static const char *const isas[] = {"portable", "avx2", "avx512-vnni"};
+    set_threads(1);
     kernels_always_thread();
     for (int op = 0; op < N_OPS; op++) {
         if (!ok(makers[op] != NULL, "%s has a test", ops[op].name))
             continue;
-        check_form((enum op)op, FORM_F32, "float");
-        for (int i = 0; i < 3; i++) {
-            if (!kernels_set_isa(isas[i])) {
-                skip(ops[op].name, "this machine has no %s", isas[i]);
-                continue;
-            }
-            check_form((enum op)op, FORM_FAST, isas[i]);
-            if (op == OP_MATMUL_MM || op == OP_MATMUL_MV)
-                check_not_finite((enum op)op, isas[i]);
-        }
+        check_op((enum op)op);
+        for (int i = 0; i < N_TESTED; i++)
+            if ((op == OP_MATMUL_MM || op == OP_MATMUL_MV) && forms[i].has_isa &&
+                kernels_set_isa(forms[i].name))
+                check_not_finite((enum op)op, forms[i].name);
     }
     return tap_done();
 }
