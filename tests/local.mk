@@ -27,6 +27,7 @@ sh_tests = \
 	%D%/first_light.sh \
 	%D%/includes.sh \
 	%D%/mkgguf.sh \
+	%D%/ref_table.sh \
 	%D%/style.sh
 
 # A host for the probe, and a reader that recovers.
@@ -65,6 +66,11 @@ check_PROGRAMS += %D%/dot_t
 noinst_LIBRARIES += %D%/libpack.a
 %C%_libpack_a_SOURCES = %D%/pack.c %D%/pack.h
 %C%_libpack_a_CFLAGS = $(AM_CFLAGS) -ftree-vectorize
+
+# Agreement with llama.cpp over a folder of references; run by hand it prints its table.
+noinst_PROGRAMS += %D%/ref_table
+noinst_HEADERS += %D%/logits.h
+%C%_ref_table_LDADD = $(engine_libs)
 
 # The model generator.
 noinst_PROGRAMS += %D%/mkgguf
