@@ -55,7 +55,7 @@ struct verdict_tag {
     int side;          /* 0 A, 1 B, PAIR_UNKNOWN: both */
     int32_t value;     /* 0, 63, or the number of the launch configuration */
     size_t n, n_rest;  /* rows inside and outside, not counting bit-equal ones */
-    size_t n_seqs;     /* sequences with such rows */
+    size_t n_seqs;     /* sequences with such rows; of more than 256, blocks of sequences */
     size_t flips, flips_rest;
     double scale, scale_rest;
     double ratio;         /* to the floor's scale, or to the same group's in the control */

@@ -8,7 +8,7 @@ noinst_LIBRARIES += %D%/librule.a
 %C%_librule_a_SOURCES = \
 	%D%/calibrated.c %D%/calibrated.h \
 	%D%/floor.c %D%/floor.h \
-	%D%/pairs.c %D%/pairs.h %D%/pairs_int.h \
+	%D%/pairs.c %D%/pairs.h %D%/pairs_ids.c %D%/pairs_int.h \
 	%D%/simulate.c %D%/simulate.h \
 	%D%/stat_dist.c %D%/stat_dist.h \
 	%D%/stat_flips.c \

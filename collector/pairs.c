@@ -9,12 +9,6 @@
 /* A contrast against a masked logit is infinite; a number this large says as much and adds up. */
 static const double LARGEST_CONTRAST = 1e30;
 
-/* A logit as one side knows it: exact, or at most this. */
-struct known {
-    double value;
-    bool exact;
-};
-
 /* What one row says, before it is stored. */
 struct reduced {
     double margin, contrast, peak;
@@ -32,8 +26,6 @@ struct pairs *pairs_new(const char *const *tag_names, int n_tags)
     pairs->n_tags = n_tags;
     pairs->n_where_slots = 64;
     pairs->where_slots = xcalloc(pairs->n_where_slots, sizeof *pairs->where_slots);
-    pairs->n_id_slots = 64;
-    pairs->id_sums = xcalloc(pairs->n_id_slots, sizeof *pairs->id_sums);
     return pairs;
 }
 
@@ -43,11 +35,12 @@ void pairs_free(struct pairs *pairs)
         return;
     for (int i = 0; i < pairs->n_tags; i++)
         free(pairs->tag_names[i]);
+    pair_tokens_fini(&pairs->seq_ids);
+    pair_tokens_fini(&pairs->ids);
     void *const columns[] = {
-        pairs->seq,       pairs->pos,       pairs->margin, pairs->contrast,    pairs->peak,
-        pairs->where,     pairs->offset[0], pairs->flags,  pairs->offset[1],   pairs->seq_number,
-        pairs->seq_first, pairs->wheres,    pairs->flips,  pairs->where_slots, pairs->ids,
-        pairs->id_sums,   pairs->kernels,
+        pairs->seq,       pairs->pos,       pairs->margin,    pairs->contrast,    pairs->peak,
+        pairs->where,     pairs->offset[0], pairs->offset[1], pairs->flags,       pairs->seq_number,
+        pairs->seq_first, pairs->wheres,    pairs->flips,     pairs->where_slots, pairs->kernels,
     };
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         free(columns[i]);
@@ -146,12 +139,21 @@ bool pairs_is_bf16(float x)
 
 bool pairs_is_f16(float x)
 {
-    return fabsf(x) <= 65504 && on_step(x, pairs_ulp_f16(x));
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    int exponent = (int)(bits >> 23 & 0xff) - 127;
+    if (exponent > 15 || exponent < -24)
+        return x == 0;
+    int spare = exponent >= -14 ? 13 : -1 - exponent; /* mantissa bits that a half lacks */
+    return (bits & ((1u << spare) - 1)) == 0;
 }
+
+/* A step as small as this is no grid, and need not be followed further. */
+static const double LEAST_STEP = 0x1p-16;
 
 static void note_gap(struct pair_grid *grid, float gap)
 {
-    if (gap == 0 || !isfinite(gap))
+    if (gap == 0 || !isfinite(gap) || (grid->step > 0 && grid->step < LEAST_STEP))
         return;
     double step = grid->step > 0 ? grid->step : ldexp(1, 30);
     while (!on_step(gap, step))
@@ -180,15 +182,15 @@ static void note_grid(struct pair_grid *grid, const struct pair_side *side)
     grid->sum_ulp_bf16 += pairs_ulp_bf16(side->topk[0].logit);
 }
 
-static struct known find_logit(const struct pair_side *side, int32_t token)
+struct pair_known pair_find(const struct pair_side *side, int32_t token)
 {
     for (int i = 0; i < side->n_topk; i++)
         if (side->topk[i].token == token)
-            return (struct known){side->topk[i].logit, true};
+            return (struct pair_known){side->topk[i].logit, true};
     for (int i = 0; i < side->n_extra; i++)
         if (side->extra[i].token == token)
-            return (struct known){side->extra[i].logit, true};
-    return (struct known){side->topk[side->n_topk - 1].logit, false};
+            return (struct pair_known){side->extra[i].logit, true};
+    return (struct pair_known){side->topk[side->n_topk - 1].logit, false};
 }
 
 /* high - low, where two masked logits are equally masked. */
@@ -202,8 +204,8 @@ static double gap(double high, double low)
 /* The runner-up's contrast: exact, or the smallest size that the bounds allow. */
 static double runner_up_contrast(const struct pair_row *row, double margin, bool *bounded)
 {
-    struct known b_i = find_logit(&row->b, row->a.topk[0].token);
-    struct known b_v = find_logit(&row->b, row->a.topk[1].token);
+    struct pair_known b_i = pair_find(&row->b, row->a.topk[0].token);
+    struct pair_known b_v = pair_find(&row->b, row->a.topk[1].token);
     double x = margin + gap(b_v.value, b_i.value);
     x = fmax(-LARGEST_CONTRAST, fmin(LARGEST_CONTRAST, x));
     *bounded = !b_i.exact || !b_v.exact;
@@ -217,7 +219,7 @@ static double runner_up_contrast(const struct pair_row *row, double margin, bool
 static void reduce_flip(const struct pair_row *row, struct reduced *out)
 {
     const struct pair_side *a = &row->a, *b = &row->b;
-    struct known a_j = find_logit(a, b->topk[0].token), b_i = find_logit(b, a->topk[0].token);
+    struct pair_known a_j = pair_find(a, b->topk[0].token), b_i = pair_find(b, a->topk[0].token);
     double gap_a = gap(a->topk[0].logit, a_j.value), gap_b = gap(b->topk[0].logit, b_i.value);
     out->flip = true;
     out->flags |= PAIR_FLIPPED;
@@ -243,7 +245,7 @@ static void reduce_tie_rule(const struct pair_row *row, struct reduced *out)
     const struct pair_side *a = &row->a, *b = &row->b;
     if (a->emitted == PAIR_UNKNOWN || b->emitted == PAIR_UNKNOWN || a->emitted == b->emitted)
         return;
-    struct known a_e = find_logit(a, a->emitted), b_e = find_logit(b, b->emitted);
+    struct pair_known a_e = pair_find(a, a->emitted), b_e = pair_find(b, b->emitted);
     if (!a_e.exact || !b_e.exact || a_e.value != a->topk[0].logit || b_e.value != b->topk[0].logit)
         return;
     out->flip = true;
@@ -251,8 +253,8 @@ static void reduce_tie_rule(const struct pair_row *row, struct reduced *out)
         .token_a = a->emitted,
         .token_b = b->emitted,
         .a_i = a->topk[0].logit,
-        .a_j = (float)find_logit(a, b->emitted).value,
-        .b_i = (float)find_logit(b, a->emitted).value,
+        .a_j = (float)pair_find(a, b->emitted).value,
+        .b_i = (float)pair_find(b, a->emitted).value,
         .b_j = b->topk[0].logit,
         .emitted_only = true,
     };
@@ -292,78 +294,6 @@ static void reduce(const struct pair_row *row, struct reduced *out)
         reduce_flip(row, out);
     else
         reduce_tie_rule(row, out);
-}
-
-static struct pair_sum *id_slot(struct pairs *pairs, int32_t token)
-{
-    size_t slot = (uint32_t)token * 2654435761u; /* Knuth's multiplicative hash */
-    for (;; slot++) {
-        struct pair_sum *sum = &pairs->id_sums[slot & (pairs->n_id_slots - 1)];
-        if (!sum->n || sum->token == token)
-            return sum;
-    }
-}
-
-static void add_id(struct pairs *pairs, int32_t token, double centred)
-{
-    if (pairs->n_id_used * 2 >= pairs->n_id_slots) {
-        struct pair_sum *old = pairs->id_sums;
-        size_t n_old = pairs->n_id_slots;
-        pairs->n_id_slots *= 2;
-        pairs->id_sums = xcalloc(pairs->n_id_slots, sizeof *pairs->id_sums);
-        for (size_t i = 0; i < n_old; i++)
-            if (old[i].n)
-                *id_slot(pairs, old[i].token) = old[i];
-        free(old);
-    }
-    struct pair_sum *sum = id_slot(pairs, token);
-    pairs->n_id_used += !sum->n;
-    sum->token = token;
-    sum->n++;
-    sum->sum += centred;
-}
-
-static int compare_double(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Add each shared id's difference, minus the median over the shared ids. */
-static void note_ids(struct pairs *pairs, const struct pair_row *row)
-{
-    enum { MAX_SHARED = 64 };
-    int32_t tokens[MAX_SHARED];
-    double delta[MAX_SHARED], sorted[MAX_SHARED];
-    int n = 0;
-    for (int i = 0; i < row->a.n_topk && n < MAX_SHARED; i++) {
-        struct known b = find_logit(&row->b, row->a.topk[i].token);
-        double d = b.value - row->a.topk[i].logit;
-        if (b.exact && isfinite(d)) {
-            tokens[n] = row->a.topk[i].token;
-            delta[n++] = d;
-        }
-    }
-    if (n < 2)
-        return;
-    memcpy(sorted, delta, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, compare_double);
-    double median = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
-    for (int i = 0; i < n; i++)
-        add_id(pairs, tokens[i], delta[i] - median);
-}
-
-void pairs_close(struct pairs *pairs)
-{
-    for (size_t i = 0; i < pairs->n_id_slots && pairs->n_id_used; i++) {
-        const struct pair_sum *sum = &pairs->id_sums[i];
-        if (!sum->n)
-            continue;
-        pairs->ids = grow(pairs->ids, pairs->n_ids, &pairs->cap_ids, sizeof *pairs->ids);
-        pairs->ids[pairs->n_ids++] = (struct pair_id){sum->token, (float)(sum->sum / sum->n)};
-    }
-    memset(pairs->id_sums, 0, pairs->n_id_slots * sizeof *pairs->id_sums);
-    pairs->n_id_used = 0;
 }
 
 static int check_side(const struct pair_row *row, const struct pair_side *side, struct err *err)
@@ -418,7 +348,7 @@ static void note_emitted(struct pairs *pairs, const struct pair_row *row, int si
     const struct pair_side *side = side_index ? &row->b : &row->a;
     if (side->emitted == PAIR_UNKNOWN || side->emitted == side->topk[0].token)
         return;
-    struct known chosen = find_logit(side, side->emitted);
+    struct pair_known chosen = pair_find(side, side->emitted);
     if (chosen.exact && chosen.value == side->topk[0].logit) {
         pairs->n_tie_rule++;
         return;
@@ -517,7 +447,7 @@ int pairs_add(struct pairs *pairs, const struct pair_row *row, struct err *err)
     note_grid(&pairs->grid[0], &row->a);
     note_grid(&pairs->grid[1], &row->b);
     if (!(reduced.flags & PAIR_EQUAL))
-        note_ids(pairs, row);
+        pairs_add_ids(pairs, row);
     return 0;
 }
 

@@ -33,10 +33,14 @@ struct pair_grid {
     size_t n_rows;
 };
 
-/* One id's mean centred difference within one sequence. */
-struct pair_id {
-    int32_t token;
-    float mean;
+/* Sums by id, open addressing; an entry of n = 0 is free. */
+struct pair_tokens {
+    struct pair_token {
+        int32_t token;
+        uint32_t n;
+        double sum, squares;
+    } * slots;
+    size_t n_slots, n_used;
 };
 
 struct pair_kernel {
@@ -66,14 +70,8 @@ struct pairs {
     size_t n_flips, cap_flips;
     struct pair_flip *flips;
 
-    size_t n_ids, cap_ids;
-    struct pair_id *ids; /* one entry per id and sequence */
-    struct pair_sum {
-        int32_t token;
-        int32_t n;
-        double sum;
-    } * id_sums; /* of the sequence at hand, open addressing; n = 0: free */
-    size_t n_id_slots, n_id_used;
+    struct pair_tokens seq_ids; /* centred differences of the sequence at hand, by row */
+    struct pair_tokens ids;     /* of all sequences: n of them, sums of their means */
 
     size_t n_kernels, cap_kernels;
     struct pair_kernel *kernels;
@@ -90,6 +88,21 @@ struct pairs {
 /* End the sequence at hand: what is kept per sequence becomes complete. pairs_add does so when a
  * new sequence begins; readers call it once before they read. */
 void pairs_close(struct pairs *pairs);
+
+/* Add one value to an id's sums. */
+void pair_tokens_add(struct pair_tokens *tokens, int32_t token, double value);
+void pair_tokens_clear(struct pair_tokens *tokens); /* keeps the memory */
+void pair_tokens_fini(struct pair_tokens *tokens);
+
+/* Add each shared id's difference, minus the median over the shared ids, to the sequence's sums. */
+void pairs_add_ids(struct pairs *pairs, const struct pair_row *row);
+
+/* A logit as one side knows it: exact, or at most this. */
+struct pair_known {
+    double value;
+    bool exact;
+};
+struct pair_known pair_find(const struct pair_side *side, int32_t token);
 
 /* Rows of sequence s: from seq_first[s] up to this. */
 size_t pairs_seq_end(const struct pairs *pairs, size_t s);

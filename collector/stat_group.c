@@ -3,8 +3,8 @@
 #include "collector/stat_group.h"
 #include "collector/xalloc.h"
 
-/* What a group looks at. The first ones come from the place and are the same for all rows of it;
- * the last two are the row's own. */
+/* What a slot looks at. The first figures come from the row's place and are looked up once a place;
+ * the others are the row's own. */
 enum figure {
     FIG_PHASE,
     FIG_BATCH_ROW,
@@ -15,41 +15,53 @@ enum figure {
     FIG_KERNEL_LIST,
     FIG_TAG, /* FIG_TAG + t: tag t of the caller's */
     FIG_PLACE_END = FIG_TAG + PAIR_MAX_TAGS,
-    FIG_OFFSET = FIG_PLACE_END, /* of the row in its forward */
-    FIG_POS
+    FIG_AFTER = FIG_PLACE_END, /* rows since the start of the forward, if it is not the first */
+    FIG_BEFORE,                /* rows up to the end of the forward */
+    FIG_RESIDUE,
+    FIG_OCTAVE /* of the position */
 };
 
-static const char *const figure_names[] = {
-    [FIG_PHASE] = "phase",
-    [FIG_BATCH_ROW] = "batch_row",
-    [FIG_N_TOKENS] = "n_tokens",
-    [FIG_N_SEQS] = "n_seqs",
-    [FIG_UBATCH_INDEX] = "ubatch_index",
-    [FIG_N_UBATCH] = "n_ubatch",
-    [FIG_KERNEL_LIST] = "kernel_list",
+static const struct figure_info {
+    const char *name;
+    bool ordered; /* larger and smaller mean something */
+} figure_table[] = {
+    [FIG_PHASE] = {"phase", false},
+    [FIG_BATCH_ROW] = {"batch_row", true},
+    [FIG_N_TOKENS] = {"n_tokens", true},
+    [FIG_N_SEQS] = {"n_seqs", true},
+    [FIG_UBATCH_INDEX] = {"ubatch_index", true},
+    [FIG_N_UBATCH] = {"n_ubatch", true},
+    [FIG_KERNEL_LIST] = {"kernel_list", false},
 };
 
 enum {
-    MOST_VALUES = 48,   /* distinct values of a figure that each become a group */
-    MOST_CONFIGS = 4096 /* launch configurations that each become a group */
+    MOST_VALUES = 64,    /* distinct values of a figure that each become an atom; more are joined */
+    MOST_CONFIGS = 4096, /* launch configurations that each become a group */
+    MOST_SLOTS = 40,
+    N_NEAR = 6, /* atoms of a distance to a boundary: 1, 2, 3, 4, 5 to 8, further */
+    N_OCTAVES = 31
+};
+
+static const int near_limits[] = {1, 2, 3, 4, 8}; /* an atom ends at each, one more lies beyond */
+
+/* One figure of one side, and its atoms. */
+struct slot {
+    int figure, side, modulus;
+    int first, n;    /* atoms first ... first + n - 1 */
+    int32_t *values; /* (n) of a place: smallest value of each atom, ascending; owned */
+    bool joined;     /* an atom holds several values */
 };
 
 struct groups {
-    int n, cap;
+    int n, cap, n_atoms;
     struct group *groups;
-    int n_place; /* the first groups, which depend on the place alone */
+    int **atom_lists; /* (n) owned, behind groups[g].atoms */
+    int n_slots;
+    struct slot slots[MOST_SLOTS];
 
     const struct pairs *bound;
-    struct pair_kernel *kernels; /* the bound set's, by list and configuration */
-    int *place_list;             /* groups of each place, one after the other */
-    size_t *place_start;         /* (n_wheres + 1) */
-    int *found;                  /* (n) the answer of groups_of_row */
-
-    int n_residues;
-    struct residue {
-        int modulus, first; /* group of residue 0, or -1: no residues of this modulus */
-        int window, n_windows;
-    } residues[5];
+    int *place_atoms; /* (n_wheres, n_slots) atom, or -1 */
+    int found[MOST_SLOTS];
 };
 
 static int32_t place_figure(const struct pair_where *where, int side, int figure)
@@ -75,165 +87,207 @@ static int32_t place_figure(const struct pair_where *where, int side, int figure
     }
 }
 
-static void add_group(struct groups *groups, struct group group)
-{
-    if (groups->n == groups->cap) {
-        groups->cap = groups->cap ? 2 * groups->cap : 256;
-        groups->groups = xrealloc(groups->groups, (size_t)groups->cap, sizeof *groups->groups);
-    }
-    groups->groups[groups->n++] = group;
-}
-
 static int compare_int32(const void *a, const void *b)
 {
     int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
     return (x > y) - (x < y);
 }
 
-/* Distinct values of a figure over the places, ascending; the caller frees. */
-static int32_t *distinct_values(const struct pairs *pairs, int side, int figure, size_t *out_n)
+static struct slot *add_slot(struct groups *groups, int figure, int side, int n_atoms)
+{
+    struct slot *slot = &groups->slots[groups->n_slots++];
+    *slot = (struct slot){.figure = figure, .side = side, .first = groups->n_atoms, .n = n_atoms};
+    groups->n_atoms += n_atoms;
+    return slot;
+}
+
+/* Add a group of the atoms of a slot from `from` up to but not including `to`, counted within the
+ * slot. The atoms are filled in; the caller sets the rest. */
+static struct group *add_range(struct groups *groups, const struct slot *slot, const char *field,
+                               enum group_test test, int32_t value, int from, int to)
+{
+    if (groups->n == groups->cap) {
+        groups->cap = groups->cap ? 2 * groups->cap : 256;
+        groups->groups = xrealloc(groups->groups, (size_t)groups->cap, sizeof *groups->groups);
+        groups->atom_lists =
+            xrealloc(groups->atom_lists, (size_t)groups->cap, sizeof *groups->atom_lists);
+    }
+    int *atoms = xcalloc((size_t)(to - from), sizeof *atoms);
+    for (int k = from; k < to; k++)
+        atoms[k - from] = slot->first + k;
+    groups->atom_lists[groups->n] = atoms;
+    struct group *group = &groups->groups[groups->n++];
+    *group = (struct group){.field = field,
+                            .side = slot->side,
+                            .test = test,
+                            .value = value,
+                            .n_atoms = to - from,
+                            .atoms = atoms};
+    return group;
+}
+
+/* Distinct known values of a figure over the places, ascending; the caller frees. */
+static int32_t *distinct_values(const struct pairs *pairs, int side, int figure, size_t *out_n,
+                                bool *out_unknown)
 {
     int32_t *values = xcalloc(pairs->n_wheres, sizeof *values);
     size_t n = 0;
+    *out_unknown = false;
     for (size_t w = 0; w < pairs->n_wheres; w++)
         values[w] = place_figure(&pairs->wheres[w], side, figure);
     qsort(values, pairs->n_wheres, sizeof *values, compare_int32);
-    for (size_t w = 0; w < pairs->n_wheres; w++)
-        if (!n || values[n - 1] != values[w])
+    for (size_t w = 0; w < pairs->n_wheres; w++) {
+        *out_unknown |= values[w] == PAIR_UNKNOWN;
+        if (values[w] != PAIR_UNKNOWN && (!n || values[n - 1] != values[w]))
             values[n++] = values[w];
+    }
     *out_n = n;
     return values;
 }
 
-/* One group a value, and one above each value, as far as they split the rows. */
+/* A slot for a figure of the place, where it parts the rows; one group a value, and one above each
+ * value but the last. */
 static void add_figure(struct groups *groups, const struct pairs *pairs, int side, int figure,
                        const char *field, bool ordered)
 {
     size_t n;
-    int32_t *values = distinct_values(pairs, side, figure, &n);
-    struct group group = {field, figure, side, GROUP_EQUAL, 0, 0};
-    size_t step = n / MOST_VALUES + 1;
-    for (size_t i = 0; n > 1 && i + 1 < n; i += step) {
-        group.test = GROUP_ABOVE;
-        group.value = values[i];
-        if (ordered && values[i] != PAIR_UNKNOWN)
-            add_group(groups, group);
+    bool unknown;
+    int32_t *values = distinct_values(pairs, side, figure, &n, &unknown);
+    if (n + unknown < 2 || n == 0) {
+        free(values);
+        return;
     }
-    for (size_t i = 0; n > 1 && n <= MOST_VALUES && i < n; i++) {
-        group.test = GROUP_EQUAL;
-        group.value = values[i];
-        if (values[i] != PAIR_UNKNOWN)
-            add_group(groups, group);
-    }
-    free(values);
+    size_t step = figure == FIG_KERNEL_LIST ? 1 : (n + MOST_VALUES - 1) / MOST_VALUES;
+    int n_atoms = (int)((n + step - 1) / step);
+    struct slot *slot = add_slot(groups, figure, side, n_atoms);
+    slot->joined = step > 1;
+    slot->values = values;
+    for (int k = 0; ordered && k + 1 < n_atoms; k++)
+        add_range(groups, slot, field, GROUP_ABOVE, values[(size_t)(k + 1) * step - 1], k + 1,
+                  n_atoms);
+    for (int k = 0; step == 1 && n_atoms <= MOST_VALUES && k < n_atoms; k++)
+        add_range(groups, slot, field, GROUP_EQUAL, values[k], k, k + 1);
+    for (int k = 0; k < n_atoms; k++)
+        values[k] = values[(size_t)k * step];
 }
 
 static int compare_config(const void *a, const void *b)
 {
-    return compare_int32(&((const struct pair_kernel *)a)->config,
-                         &((const struct pair_kernel *)b)->config);
+    const struct pair_kernel *x = a, *y = b;
+    int order = compare_int32(&x->config, &y->config);
+    return order ? order : compare_int32(&x->kernel_list, &y->kernel_list);
 }
 
-static int compare_kernel(const void *a, const void *b)
+/* The atom of a value within a slot of a place, or -1. */
+static int find_atom(const struct slot *slot, int32_t value)
 {
-    int order = compare_int32(&((const struct pair_kernel *)a)->kernel_list,
-                              &((const struct pair_kernel *)b)->kernel_list);
-    return order ? order : compare_config(a, b);
+    int low = 0, high = slot->n;
+    if (value == PAIR_UNKNOWN)
+        return -1;
+    while (low < high) {
+        int mid = (low + high) / 2;
+        if (slot->values[mid] <= value)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    if (low == 0 || (!slot->joined && slot->values[low - 1] != value))
+        return -1;
+    return slot->first + low - 1;
 }
 
-/* The set's kernels in the given order; the caller frees. */
-static struct pair_kernel *sort_kernels(const struct pairs *pairs,
-                                        int (*compare)(const void *, const void *))
+/* One group for every launch configuration: the kernel lists that contain it. */
+static void add_configs(struct groups *groups, const struct pairs *pairs, const struct slot *slot)
 {
     struct pair_kernel *kernels = xcalloc(pairs->n_kernels, sizeof *kernels);
     if (pairs->n_kernels)
         memcpy(kernels, pairs->kernels, pairs->n_kernels * sizeof *kernels);
-    qsort(kernels, pairs->n_kernels, sizeof *kernels, compare);
-    return kernels;
-}
-
-/* One group for every launch configuration that any kernel list uses. */
-static void add_configs(struct groups *groups, const struct pairs *pairs)
-{
-    struct pair_kernel *kernels = sort_kernels(pairs, compare_config);
-    int n = 0;
-    for (size_t i = 0; i < pairs->n_kernels && n < MOST_CONFIGS; i++) {
-        if (i > 0 && kernels[i].config == kernels[i - 1].config)
-            continue;
-        n++;
-        for (int side = 1; side >= 0; side--)
-            add_group(groups, (struct group){"kernel", FIG_KERNEL_LIST, side, GROUP_CONTAINS,
-                                             kernels[i].config, 0});
+    qsort(kernels, pairs->n_kernels, sizeof *kernels, compare_config);
+    int n_groups = 0;
+    for (size_t i = 0, end; i < pairs->n_kernels && n_groups < MOST_CONFIGS; i = end) {
+        int *atoms = xcalloc(pairs->n_kernels - i, sizeof *atoms), n = 0, last = -1;
+        for (end = i; end < pairs->n_kernels && kernels[end].config == kernels[i].config; end++) {
+            int atom = find_atom(slot, kernels[end].kernel_list);
+            if (atom >= 0 && atom != last)
+                atoms[n++] = last = atom;
+        }
+        if (n > 0 && n < slot->n) {
+            struct group *group =
+                add_range(groups, slot, "kernel", GROUP_CONTAINS, kernels[i].config, 0, 0);
+            free(groups->atom_lists[groups->n - 1]);
+            groups->atom_lists[groups->n - 1] = atoms;
+            group->atoms = atoms;
+            group->n_atoms = n;
+            n_groups++;
+        } else {
+            free(atoms);
+        }
     }
     free(kernels);
 }
 
 static void add_places(struct groups *groups, const struct pairs *pairs)
 {
-    static const bool ordered[] = {
-        [FIG_BATCH_ROW] = true,    [FIG_N_TOKENS] = true, [FIG_N_SEQS] = true,
-        [FIG_UBATCH_INDEX] = true, [FIG_N_UBATCH] = true, [FIG_KERNEL_LIST] = false,
-    };
     for (int t = 0; t < pairs->n_tags; t++)
         add_figure(groups, pairs, PAIR_UNKNOWN, FIG_TAG + t, pairs->tag_names[t], true);
     for (int side = 1; side >= 0; side--)
-        for (int figure = FIG_PHASE; figure < FIG_TAG; figure++)
-            add_figure(groups, pairs, side, figure, figure_names[figure], ordered[figure]);
-    add_configs(groups, pairs);
-    groups->n_place = groups->n;
+        for (int figure = FIG_PHASE; figure < FIG_TAG; figure++) {
+            int before = groups->n_slots;
+            add_figure(groups, pairs, side, figure, figure_table[figure].name,
+                       figure_table[figure].ordered);
+            if (figure == FIG_KERNEL_LIST && groups->n_slots > before)
+                add_configs(groups, pairs, &groups->slots[before]);
+        }
 }
 
-/* Rows just after the start of a forward that is not the first, and the last rows of a forward: for
- * a side that runs several tokens in one forward. */
-static void add_offsets(struct groups *groups, const struct pairs *pairs, int side)
+/* Distance to the start and to the end of the forward, for a side that runs several tokens in one.
+ */
+static void add_boundaries(struct groups *groups, const struct pairs *pairs, int side)
 {
     bool several = false;
     for (size_t i = 0; i < pairs->n && !several; i++)
         several = pairs->offset[side][i] > 0;
-    for (int value = 1; several && value <= 8; value++)
-        if (value <= 4 || value == 8) {
-            add_group(groups, (struct group){"rows after a boundary", FIG_OFFSET, side, GROUP_BELOW,
-                                             value, 0});
-            add_group(groups, (struct group){"rows before a boundary", FIG_OFFSET, side, GROUP_TAIL,
-                                             value, 0});
-        }
+    if (!several)
+        return;
+    const struct slot *after = add_slot(groups, FIG_AFTER, side, N_NEAR);
+    for (int k = 0; k + 1 < N_NEAR; k++)
+        add_range(groups, after, "rows after a boundary", GROUP_AFTER, near_limits[k], 0, k + 1);
+    const struct slot *before = add_slot(groups, FIG_BEFORE, side, N_NEAR);
+    for (int k = 0; k + 1 < N_NEAR; k++)
+        add_range(groups, before, "rows before a boundary", GROUP_BEFORE, near_limits[k], 0, k + 1);
 }
 
-static void add_residues(struct groups *groups, int modulus, bool each)
+static void add_residues(struct groups *groups, int modulus)
 {
     static const int windows[] = {2, 3, 4, 8};
-    struct residue *residue = &groups->residues[groups->n_residues++];
-    *residue = (struct residue){.modulus = modulus, .first = each ? groups->n : -1};
-    struct group group = {"pos", FIG_POS, PAIR_UNKNOWN, GROUP_RESIDUE, 0, modulus};
-    for (int r = 0; each && r < modulus; r++) {
-        group.value = r;
-        add_group(groups, group);
+    struct slot *slot = add_slot(groups, FIG_RESIDUE, PAIR_UNKNOWN, modulus);
+    slot->modulus = modulus;
+    for (int r = 0; r < modulus; r++)
+        add_range(groups, slot, "pos", GROUP_RESIDUE, r, r, r + 1)->modulus = modulus;
+    for (size_t w = 0; w < sizeof windows / sizeof *windows && 2 * windows[w] <= modulus; w++) {
+        int n = windows[w];
+        add_range(groups, slot, "pos", GROUP_WINDOW, n, 0, n)->modulus = modulus;
+        add_range(groups, slot, "pos", GROUP_TAIL, n, modulus - n, modulus)->modulus = modulus;
     }
-    residue->window = groups->n;
-    for (size_t w = 0; w < sizeof windows / sizeof *windows; w++) {
-        group.value = windows[w];
-        group.test = GROUP_WINDOW;
-        add_group(groups, group);
-        group.test = GROUP_TAIL;
-        add_group(groups, group);
-    }
-    residue->n_windows = groups->n - residue->window;
 }
 
 static void add_positions(struct groups *groups, const struct pairs *pairs, int chunk)
 {
     static const int moduli[] = {16, 32, 64};
+    enum { MOST_CHUNK = 8192 };
     int32_t last = 0;
     for (size_t i = 0; i < pairs->n; i++)
         last = pairs->pos[i] > last ? pairs->pos[i] : last;
     for (int side = 1; side >= 0; side--)
-        add_offsets(groups, pairs, side);
+        add_boundaries(groups, pairs, side);
     for (size_t m = 0; m < sizeof moduli / sizeof *moduli && moduli[m] <= last; m++)
-        add_residues(groups, moduli[m], true);
-    if (chunk > 1 && chunk != 16 && chunk != 32 && chunk != 64 && chunk <= last)
-        add_residues(groups, chunk, chunk < 64);
-    for (int32_t bound = 1; bound < last && bound < 1 << 30; bound *= 2)
-        add_group(groups, (struct group){"pos", FIG_POS, PAIR_UNKNOWN, GROUP_ABOVE, bound - 1, 0});
+        add_residues(groups, moduli[m]);
+    if (chunk > 1 && chunk != 16 && chunk != 32 && chunk != 64 && chunk <= last &&
+        chunk <= MOST_CHUNK)
+        add_residues(groups, chunk);
+    const struct slot *octaves = add_slot(groups, FIG_OCTAVE, PAIR_UNKNOWN, N_OCTAVES);
+    for (int k = 1; k < N_OCTAVES && (int32_t)1 << k <= last; k++)
+        add_range(groups, octaves, "pos", GROUP_ABOVE, ((int32_t)1 << k) - 1, k, N_OCTAVES);
 }
 
 struct groups *groups_new(const struct pairs *pairs, int chunk)
@@ -241,7 +295,6 @@ struct groups *groups_new(const struct pairs *pairs, int chunk)
     struct groups *groups = xcalloc(1, sizeof *groups);
     add_places(groups, pairs);
     add_positions(groups, pairs, chunk);
-    groups->found = xcalloc((size_t)groups->n, sizeof *groups->found);
     return groups;
 }
 
@@ -249,17 +302,24 @@ void groups_free(struct groups *groups)
 {
     if (!groups)
         return;
+    for (int g = 0; g < groups->n; g++)
+        free(groups->atom_lists[g]);
+    for (int s = 0; s < groups->n_slots; s++)
+        free(groups->slots[s].values);
     free(groups->groups);
-    free(groups->kernels);
-    free(groups->place_list);
-    free(groups->place_start);
-    free(groups->found);
+    free(groups->atom_lists);
+    free(groups->place_atoms);
     free(groups);
 }
 
 int groups_count(const struct groups *groups)
 {
     return groups->n;
+}
+
+int groups_n_atoms(const struct groups *groups)
+{
+    return groups->n_atoms;
 }
 
 const struct group *groups_at(const struct groups *groups, int g)
@@ -277,8 +337,11 @@ void group_name(const struct group *group, char *buf, size_t size)
     case GROUP_ABOVE:
         snprintf(buf, size, "%s%s > %d", side, group->field, group->value);
         return;
-    case GROUP_BELOW:
+    case GROUP_AFTER:
         snprintf(buf, size, "%sfirst %d %s", side, group->value, group->field);
+        return;
+    case GROUP_BEFORE:
+        snprintf(buf, size, "%slast %d %s", side, group->value, group->field);
         return;
     case GROUP_RESIDUE:
         snprintf(buf, size, "%s mod %d = %d", group->field, group->modulus, group->value);
@@ -287,11 +350,8 @@ void group_name(const struct group *group, char *buf, size_t size)
         snprintf(buf, size, "%s mod %d < %d", group->field, group->modulus, group->value);
         return;
     case GROUP_TAIL:
-        if (group->modulus)
-            snprintf(buf, size, "%s mod %d >= %d", group->field, group->modulus,
-                     group->modulus - group->value);
-        else
-            snprintf(buf, size, "%slast %d %s", side, group->value, group->field);
+        snprintf(buf, size, "%s mod %d >= %d", group->field, group->modulus,
+                 group->modulus - group->value);
         return;
     case GROUP_CONTAINS:
         snprintf(buf, size, "%s%s %d", side, group->field, group->value);
@@ -299,89 +359,67 @@ void group_name(const struct group *group, char *buf, size_t size)
     }
 }
 
-static bool place_in_group(const struct groups *groups, const struct pair_where *where,
-                           const struct group *group)
-{
-    int32_t figure = place_figure(where, group->side, group->figure);
-    if (figure == PAIR_UNKNOWN)
-        return false;
-    switch (group->test) {
-    case GROUP_EQUAL:
-        return figure == group->value;
-    case GROUP_ABOVE:
-        return figure > group->value;
-    default:
-        return bsearch(&(struct pair_kernel){figure, group->value}, groups->kernels,
-                       groups->bound->n_kernels, sizeof *groups->kernels, compare_kernel) != NULL;
-    }
-}
-
 void groups_bind(struct groups *groups, const struct pairs *pairs)
 {
-    size_t n = 0, cap = 0;
+    size_t n_slots = (size_t)groups->n_slots;
     groups->bound = pairs;
-    free(groups->kernels);
-    free(groups->place_list);
-    free(groups->place_start);
-    groups->kernels = sort_kernels(pairs, compare_kernel);
-    groups->place_list = NULL;
-    groups->place_start = xcalloc(pairs->n_wheres + 1, sizeof *groups->place_start);
-    for (size_t w = 0; w < pairs->n_wheres; w++) {
-        for (int g = 0; g < groups->n_place; g++) {
-            if (!place_in_group(groups, &pairs->wheres[w], &groups->groups[g]))
-                continue;
-            if (n == cap) {
-                cap = cap ? 2 * cap : 1024;
-                groups->place_list = xrealloc(groups->place_list, cap, sizeof(int));
-            }
-            groups->place_list[n++] = g;
+    free(groups->place_atoms);
+    groups->place_atoms = xcalloc(pairs->n_wheres * n_slots, sizeof *groups->place_atoms);
+    for (size_t w = 0; w < pairs->n_wheres; w++)
+        for (size_t s = 0; s < n_slots && groups->slots[s].figure < FIG_PLACE_END; s++) {
+            const struct slot *slot = &groups->slots[s];
+            groups->place_atoms[w * n_slots + s] =
+                find_atom(slot, place_figure(&pairs->wheres[w], slot->side, slot->figure));
         }
-        groups->place_start[w + 1] = n;
-    }
 }
 
-static bool offset_in_group(const struct pairs *pairs, size_t i, const struct group *group)
+static int near_atom(int32_t distance)
 {
-    int32_t offset = pairs->offset[group->side][i];
+    int k = 0;
+    while (k + 1 < N_NEAR && distance > near_limits[k])
+        k++;
+    return k;
+}
+
+/* Distance of a row to its forward's start (the first row is 1) or end (the last row is 1), or
+ * PAIR_UNKNOWN: a forward of one token, or the first of its sequence. */
+static int32_t boundary_distance(const struct pairs *pairs, size_t i, const struct slot *slot)
+{
+    int32_t offset = pairs->offset[slot->side][i];
     const struct pair_where *where = &pairs->wheres[pairs->where[i]];
-    int32_t n_tokens = group->side == 0 ? where->a.n_tokens : where->b.n_tokens;
+    int32_t n_tokens = slot->side == 0 ? where->a.n_tokens : where->b.n_tokens;
     if (offset == PAIR_UNKNOWN || n_tokens < 2)
-        return false;
-    if (group->test == GROUP_BELOW)
-        return offset < group->value && pairs->pos[i] > offset;
-    return n_tokens - offset <= group->value;
+        return PAIR_UNKNOWN;
+    if (slot->figure == FIG_BEFORE)
+        return n_tokens - offset;
+    return pairs->pos[i] > offset ? offset + 1 : PAIR_UNKNOWN;
 }
 
-static bool window_in_group(int32_t pos, int32_t r, const struct group *group)
+/* The atom of a figure that is the row's own, or -1. */
+static int row_atom(const struct pairs *pairs, size_t i, const struct slot *slot)
 {
-    if (group->test == GROUP_WINDOW)
-        return r < group->value && pos >= group->modulus;
-    return r >= group->modulus - group->value;
+    int32_t distance;
+    switch (slot->figure) {
+    case FIG_RESIDUE:
+        return slot->first + pairs->pos[i] % slot->modulus;
+    case FIG_OCTAVE:
+        return slot->first + 31 - __builtin_clz((unsigned)pairs->pos[i] | 1);
+    default:
+        distance = boundary_distance(pairs, i, slot);
+        return distance == PAIR_UNKNOWN ? -1 : slot->first + near_atom(distance);
+    }
 }
 
 int groups_of_row(struct groups *groups, size_t i, const int **out)
 {
-    const struct pairs *pairs = groups->bound;
-    uint32_t w = pairs->where[i];
-    int32_t pos = pairs->pos[i];
-    int n = 0, g = groups->n_place;
-    for (size_t k = groups->place_start[w]; k < groups->place_start[w + 1]; k++)
-        groups->found[n++] = groups->place_list[k];
-    for (; g < groups->n && groups->groups[g].figure == FIG_OFFSET; g++)
-        if (offset_in_group(pairs, i, &groups->groups[g]))
-            groups->found[n++] = g;
-    for (int m = 0; m < groups->n_residues; m++) {
-        const struct residue *residue = &groups->residues[m];
-        int32_t r = pos % residue->modulus;
-        if (residue->first >= 0)
-            groups->found[n++] = residue->first + r;
-        for (int k = 0; k < residue->n_windows; k++)
-            if (window_in_group(pos, r, &groups->groups[residue->window + k]))
-                groups->found[n++] = residue->window + k;
-        g = residue->window + residue->n_windows;
+    const int *place = &groups->place_atoms[groups->bound->where[i] * (size_t)groups->n_slots];
+    int n = 0;
+    for (int s = 0; s < groups->n_slots; s++) {
+        const struct slot *slot = &groups->slots[s];
+        int atom = slot->figure < FIG_PLACE_END ? place[s] : row_atom(groups->bound, i, slot);
+        if (atom >= 0)
+            groups->found[n++] = atom;
     }
-    for (; g < groups->n && pos > groups->groups[g].value; g++)
-        groups->found[n++] = g;
     *out = groups->found;
     return n;
 }

@@ -28,7 +28,7 @@ struct stat_unit {
 
 enum {
     STAT_MIN_SEQS = 8,       /* with fewer sequences a permutation cannot convict */
-    STAT_MAX_UNITS = 512,    /* more sequences than this are joined into blocks */
+    STAT_MAX_UNITS = 256,    /* more sequences than this are joined into blocks */
     STAT_PERMUTATIONS = 1999 /* p down to 0.0005: below 0.01 over nine tests */
 };
 

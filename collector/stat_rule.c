@@ -92,11 +92,21 @@ static double largest_of_floor(const struct stat_input *input)
     return largest * floor->stretch;
 }
 
-/* Join neighbouring sequences so that at most STAT_MAX_UNITS units remain. */
-static void join_sequences(size_t n_seqs, size_t *out_per_unit, size_t *out_n_units)
+/* Join neighbouring sequences so that at most about STAT_MAX_UNITS units remain on either side: as
+ * many sequences a unit in the test as in the control, or they could not be exchanged; but where
+ * one side has few sequences, not so many that it has no units left. */
+static void join_sequences(struct stat_input *input)
 {
-    *out_per_unit = n_seqs ? (n_seqs + STAT_MAX_UNITS - 1) / STAT_MAX_UNITS : 1;
-    *out_n_units = (n_seqs + *out_per_unit - 1) / *out_per_unit;
+    enum { LEAST_UNITS = 32 };
+    size_t n = input->test->n_seqs, m = input->control ? input->control->n_seqs : n;
+    size_t most = n > m ? n : m, least = n < m ? n : m;
+    size_t join = (most + STAT_MAX_UNITS - 1) / STAT_MAX_UNITS, allowed = least / LEAST_UNITS;
+    input->per_unit = join < allowed ? join : allowed;
+    if (!input->per_unit)
+        input->per_unit = 1;
+    input->n_units = (n + input->per_unit - 1) / input->per_unit;
+    if (input->control)
+        input->n_control_units = (m + input->per_unit - 1) / input->per_unit;
 }
 
 /* Sequences with a row that differs: a bit-equal one says nothing about the noise. */
@@ -128,22 +138,22 @@ static void settle_prior(struct stat_input *input, double unflipped, size_t n_un
     input->most_scale = input->floor.scale;
 }
 
+static float *flip_probabilities(const struct pairs *test, const struct floor *floor)
+{
+    float *q = xcalloc(test->n, sizeof *q);
+    for (size_t i = 0; i < test->n; i++)
+        if (!(test->flags[i] & PAIR_EQUAL))
+            q[i] = (float)floor_flip(floor, test->margin[i], test->flags[i] & PAIR_LOWER);
+    return q;
+}
+
 static void fill_q(struct stat_input *input)
 {
-    const struct pairs *test = input->test;
     struct floor most = input->floor;
     most.scale = input->most_scale;
-    input->q = xcalloc(test->n, sizeof *input->q);
-    input->q_most = xcalloc(test->n, sizeof *input->q_most);
-    for (size_t i = 0; i < test->n; i++) {
-        if (test->flags[i] & PAIR_EQUAL)
-            continue;
-        bool lower = test->flags[i] & PAIR_LOWER;
-        input->q[i] = (float)floor_flip(&input->floor, test->margin[i], lower);
-        input->q_most[i] = most.scale == input->floor.scale
-                               ? input->q[i]
-                               : (float)floor_flip(&most, test->margin[i], lower);
-    }
+    input->q = input->q_most = flip_probabilities(input->test, &input->floor);
+    if (most.scale != input->floor.scale)
+        input->q_most = flip_probabilities(input->test, &most);
 }
 
 void stat_input_init(struct stat_input *input, struct pairs *test,
@@ -169,16 +179,15 @@ void stat_input_init(struct stat_input *input, struct pairs *test,
     input->floor_largest = largest_of_floor(input);
     input->strict = input->floor.kind == FLOOR_SAME && differing_sequences(test) >= STAT_MIN_SEQS &&
                     (!input->control || differing_sequences(input->control) >= STAT_MIN_SEQS);
-    join_sequences(test->n_seqs, &input->per_unit, &input->n_units);
-    if (input->control)
-        join_sequences(input->control->n_seqs, &input->control_per_unit, &input->n_control_units);
+    join_sequences(input);
     fill_q(input);
     fill_score(input);
 }
 
 void stat_input_fini(struct stat_input *input)
 {
+    if (input->q_most != input->q)
+        free(input->q_most);
     free(input->q);
-    free(input->q_most);
     input->q = input->q_most = NULL;
 }

@@ -7,8 +7,8 @@
 #include "collector/pairs_int.h"
 #include "collector/stat_perm.h"
 
-/* Sizes of contrasts are counted in bins of a sixteenth of an octave, from 2^-40 to 2^24. */
-enum { STAT_BINS_PER_OCTAVE = 16, STAT_MIN_EXPONENT = -40, STAT_N_BINS = 64 * 16 };
+/* Sizes of contrasts are counted in bins of a sixteenth of an octave, from 2^-26 to 2^14. */
+enum { STAT_BINS_PER_OCTAVE = 16, STAT_MIN_EXPONENT = -26, STAT_N_BINS = 40 * 16 };
 
 /* Largest ratio to a floor of another kind, or to none, that is left to honest pairs. */
 #define STAT_LOOSE_RATIO 4.0
@@ -28,10 +28,10 @@ struct stat_input {
     float
         *q_most; /* (test->n) the most that is left to an honest pair: q, or the same at most_scale
                     for a prior that too few rows of the pair's own have settled; owned */
-    double most_scale;                        /* scale of the t4 floor behind q_most */
-    float score[STAT_N_BINS];                 /* size -> its rank in the floor, from -1/2 to 1/2 */
-    size_t per_unit, n_units;                 /* test: sequences joined into a unit, units */
-    size_t control_per_unit, n_control_units; /* control */
+    double most_scale;        /* scale of the t4 floor behind q_most */
+    float score[STAT_N_BINS]; /* size -> its rank in the floor, from -1/2 to 1/2 */
+    size_t per_unit;          /* sequences joined into a unit, the same in test and control */
+    size_t n_units, n_control_units;
     int chunk;
     uint64_t seed;
 };

@@ -73,7 +73,7 @@ static void test_regression(const struct stat_input *input, row_fn fn, struct ve
     struct regression control = {0, 0};
     struct stat_outcome outcome = {0, 1, 1};
     if (paired)
-        control = regress(input->control, input->floor.measured, fn, input->control_per_unit,
+        control = regress(input->control, input->floor.measured, fn, input->per_unit,
                           units + input->n_units);
     for (size_t i = 0; i < input->n_units + n_control; i++)
         units[i].sum /= out->limit;
@@ -123,12 +123,6 @@ void stat_test_slope(const struct stat_input *input, struct verdict_test *out)
              100 * own, 100 * control);
 }
 
-static int compare_id(const void *a, const void *b)
-{
-    int32_t x = ((const struct pair_id *)a)->token, y = ((const struct pair_id *)b)->token;
-    return (x > y) - (x < y);
-}
-
 /* One id over its sequences. */
 struct id_mean {
     int32_t token;
@@ -136,27 +130,25 @@ struct id_mean {
     double mean, variance; /* of the mean */
 };
 
-/* Means by id, ascending, of the ids that stand in enough sequences; the caller frees. */
-static struct id_mean *id_means(const struct pairs *pairs, size_t least, size_t *out_n)
+static int compare_id(const void *a, const void *b)
 {
-    struct pair_id *ids = xcalloc(pairs->n_ids, sizeof *ids);
-    struct id_mean *means = xcalloc(pairs->n_ids / least + 1, sizeof *means);
+    int32_t x = ((const struct id_mean *)a)->token, y = ((const struct id_mean *)b)->token;
+    return (x > y) - (x < y);
+}
+
+/* The ids that stand in enough sequences, ascending; the caller frees. */
+static struct id_mean *id_means(const struct pairs *pairs, size_t *out_n)
+{
+    struct id_mean *means = xcalloc(pairs->ids.n_used, sizeof *means);
     *out_n = 0;
-    if (pairs->n_ids)
-        memcpy(ids, pairs->ids, pairs->n_ids * sizeof *ids);
-    qsort(ids, pairs->n_ids, sizeof *ids, compare_id);
-    for (size_t i = 0, end; i < pairs->n_ids; i = end) {
-        double sum = 0, squares = 0;
-        for (end = i; end < pairs->n_ids && ids[end].token == ids[i].token; end++)
-            sum += ids[end].mean;
-        double n = (double)(end - i), mean = sum / n;
-        if (end - i < least)
+    for (size_t i = 0; i < pairs->ids.n_slots; i++) {
+        const struct pair_token *id = &pairs->ids.slots[i];
+        if (id->n < STAT_MIN_SEQS)
             continue;
-        for (size_t k = i; k < end; k++)
-            squares += (ids[k].mean - mean) * (ids[k].mean - mean);
-        means[(*out_n)++] = (struct id_mean){ids[i].token, end - i, mean, squares / n / (n - 1)};
+        double n = id->n, mean = id->sum / n, squares = fmax(0, id->squares - n * mean * mean);
+        means[(*out_n)++] = (struct id_mean){id->token, id->n, mean, squares / n / (n - 1)};
     }
-    free(ids);
+    qsort(means, *out_n, sizeof *means, compare_id);
     return means;
 }
 
@@ -213,9 +205,9 @@ void stat_test_id(const struct stat_input *input, struct verdict_test *out)
     *out = (struct verdict_test){.limit = 0.5, .p = NAN};
     if (too_few(input, out))
         return;
-    struct id_mean *means = id_means(input->test, STAT_MIN_SEQS, &n), *control = NULL;
+    struct id_mean *means = id_means(input->test, &n), *control = NULL;
     if (input->strict && input->control)
-        control = id_means(input->control, STAT_MIN_SEQS, &n_control);
+        control = id_means(input->control, &n_control);
     for (size_t i = 0; i < n; i++) {
         struct id_mean base = find_mean(control, n_control, means[i].token);
         double effect = fabs(means[i].mean - base.mean) / input->scale;

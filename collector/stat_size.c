@@ -32,7 +32,7 @@ static double scale_p(const struct stat_input *input)
     struct stat_unit *units = xcalloc(input->n_units + n_control, sizeof *units);
     add_scores(input, input->test, input->per_unit, units);
     if (input->control) {
-        add_scores(input, input->control, input->control_per_unit, units + input->n_units);
+        add_scores(input, input->control, input->per_unit, units + input->n_units);
         stat_permute_groups(units, 1, input->n_units, n_control, 0, input->seed, &outcome);
     } else {
         stat_flip_groups(units, 1, input->n_units, 0, input->seed, &outcome);
@@ -107,7 +107,7 @@ void stat_test_exceed(const struct stat_input *input, struct verdict_test *out)
     }
     struct stat_top *tops = xcalloc(input->n_units + input->n_control_units, sizeof *tops);
     add_tops(input->test, input->per_unit, tops);
-    add_tops(input->control, input->control_per_unit, tops + input->n_units);
+    add_tops(input->control, input->per_unit, tops + input->n_units);
     size_t count =
         stat_permute_exceed(tops, input->n_units, input->n_control_units, input->seed, &out->p);
     free(tops);

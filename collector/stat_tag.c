@@ -22,20 +22,20 @@ static const double LOCAL_RATIO = 1.5;
  * all other rows are bit-equal the group is another path, however few these are. */
 static const double LOCAL_Z = 4;
 
-/* One side's rows by group. */
+/* Rows by atom while they are read, by group afterwards; one more entry for all rows. */
 struct table {
-    size_t n_units;
-    struct stat_unit *units;   /* (n_groups + 1, n_units); the last group is all rows */
-    uint32_t *histogram;       /* (n_groups + 1, STAT_N_BINS) of rows that differ */
-    size_t *n_all, *n, *flips; /* (n_groups + 1) all rows, rows that differ, flips */
-    size_t *n_seqs;            /* (n_groups + 1) sequences with such rows */
-    uint32_t *last_seq;        /* (n_groups + 1) sequence of the last such row, plus one */
+    size_t n_sets, n_units;
+    struct stat_unit *units;   /* (n_sets + 1, n_units) */
+    uint32_t *histogram;       /* (n_sets + 1, STAT_N_BINS) of rows that differ */
+    size_t *n_all, *n, *flips; /* (n_sets + 1) all rows, rows that differ, flips */
+    size_t *n_seqs;            /* (n_sets + 1) units with rows that differ; groups only */
 };
 
-static void table_init(struct table *table, int n_groups, size_t n_units)
+static void table_init(struct table *table, int n_sets, size_t n_units)
 {
-    size_t n = (size_t)n_groups + 1;
+    size_t n = (size_t)n_sets + 1;
     *table = (struct table){
+        .n_sets = (size_t)n_sets,
         .n_units = n_units,
         .units = xcalloc(n * n_units, sizeof *table->units),
         .histogram = xcalloc(n * STAT_N_BINS, sizeof *table->histogram),
@@ -43,7 +43,6 @@ static void table_init(struct table *table, int n_groups, size_t n_units)
         .n = xcalloc(n, sizeof *table->n),
         .flips = xcalloc(n, sizeof *table->flips),
         .n_seqs = xcalloc(n, sizeof *table->n_seqs),
-        .last_seq = xcalloc(n, sizeof *table->last_seq),
     };
 }
 
@@ -55,44 +54,71 @@ static void table_fini(struct table *table)
     free(table->n);
     free(table->flips);
     free(table->n_seqs);
-    free(table->last_seq);
 }
 
-static void table_add(struct table *table, size_t g, uint32_t seq, size_t unit, int bin,
-                      float score, bool flip)
+static void table_add(struct table *table, size_t atom, size_t unit, int bin, float score,
+                      bool flip)
 {
-    struct stat_unit *at = &table->units[g * table->n_units + unit];
+    struct stat_unit *at = &table->units[atom * table->n_units + unit];
     at->sum += score;
     at->n++;
-    table->histogram[g * STAT_N_BINS + (size_t)bin]++;
-    table->n[g]++;
-    table->flips[g] += flip;
-    if (table->last_seq[g] != seq + 1) {
-        table->last_seq[g] = seq + 1;
-        table->n_seqs[g]++;
+    table->histogram[atom * STAT_N_BINS + (size_t)bin]++;
+    table->n[atom]++;
+    table->flips[atom] += flip;
+}
+
+/* Add one set of a table to one of another. */
+static void table_join(struct table *to, size_t g, const struct table *from, size_t atom)
+{
+    for (size_t u = 0; u < to->n_units; u++) {
+        to->units[g * to->n_units + u].sum += from->units[atom * from->n_units + u].sum;
+        to->units[g * to->n_units + u].n += from->units[atom * from->n_units + u].n;
+    }
+    for (size_t b = 0; b < STAT_N_BINS; b++)
+        to->histogram[g * STAT_N_BINS + b] += from->histogram[atom * STAT_N_BINS + b];
+    to->n_all[g] += from->n_all[atom];
+    to->n[g] += from->n[atom];
+    to->flips[g] += from->flips[atom];
+}
+
+static void read_atoms(struct table *atoms, struct groups *groups, const struct stat_input *input,
+                       const struct pairs *pairs, size_t per_unit)
+{
+    groups_bind(groups, pairs);
+    for (size_t i = 0; i < pairs->n; i++) {
+        const int *in;
+        int n_in = groups_of_row(groups, i, &in);
+        bool flip = pairs->flags[i] & PAIR_FLIPPED;
+        size_t unit = pairs->seq[i] / per_unit;
+        int bin = stat_bin(pairs->peak[i]);
+        atoms->n_all[atoms->n_sets]++;
+        for (int k = 0; k < n_in; k++)
+            atoms->n_all[in[k]]++;
+        if (pairs->flags[i] & PAIR_EQUAL)
+            continue;
+        for (int k = 0; k < n_in; k++)
+            table_add(atoms, (size_t)in[k], unit, bin, input->score[bin], flip);
+        table_add(atoms, atoms->n_sets, unit, bin, input->score[bin], flip);
     }
 }
 
 static void table_fill(struct table *table, struct groups *groups, const struct stat_input *input,
                        const struct pairs *pairs, size_t per_unit)
 {
-    size_t all = (size_t)groups_count(groups);
-    groups_bind(groups, pairs);
-    for (size_t i = 0; i < pairs->n; i++) {
-        const int *in;
-        int n_in = groups_of_row(groups, i, &in);
-        bool equal = pairs->flags[i] & PAIR_EQUAL, flip = pairs->flags[i] & PAIR_FLIPPED;
-        uint32_t seq = pairs->seq[i];
-        int bin = stat_bin(pairs->peak[i]);
-        table->n_all[all]++;
-        for (int k = 0; k < n_in; k++)
-            table->n_all[in[k]]++;
-        if (equal)
-            continue;
-        for (int k = 0; k < n_in; k++)
-            table_add(table, (size_t)in[k], seq, seq / per_unit, bin, input->score[bin], flip);
-        table_add(table, all, seq, seq / per_unit, bin, input->score[bin], flip);
+    struct table atoms;
+    table_init(&atoms, groups_n_atoms(groups), table->n_units);
+    read_atoms(&atoms, groups, input, pairs, per_unit);
+    for (size_t g = 0; g < table->n_sets; g++) {
+        const struct group *group = groups_at(groups, (int)g);
+        for (int k = 0; k < group->n_atoms; k++)
+            if (atoms.n_all[group->atoms[k]])
+                table_join(table, g, &atoms, (size_t)group->atoms[k]);
     }
+    table_join(table, table->n_sets, &atoms, atoms.n_sets);
+    for (size_t g = 0; g <= table->n_sets; g++)
+        for (size_t u = 0; u < table->n_units; u++)
+            table->n_seqs[g] += table->units[g * table->n_units + u].n > 0;
+    table_fini(&atoms);
 }
 
 static double table_scale(const struct table *table, size_t g, size_t n, const uint32_t *minus)
@@ -335,7 +361,7 @@ void stat_test_tag(const struct stat_input *input, struct verdict_test *out,
     table_init(&control, n_groups, input->control ? input->n_control_units : 1);
     table_fill(&test, groups, input, input->test, input->per_unit);
     if (input->control)
-        table_fill(&control, groups, input, input->control, input->control_per_unit);
+        table_fill(&control, groups, input, input->control, input->per_unit);
     int n = list_candidates(input, &test, &control, groups, list);
     strict_p(input, &test, &control, list, n, n_groups);
     loose_p(input, list, n);

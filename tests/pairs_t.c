@@ -153,11 +153,12 @@ static void test_sequences(void)
     is_int((long long)pairs_n_sequences(pairs), 3, "three sequences");
     is_int((long long)pairs->seq_first[2], 400, "the third begins at row 400");
     is_int((long long)pairs->n_wheres, 1, "one place, interned");
-    is_int((long long)pairs->n_ids, 9, "three ids a sequence");
-    double sum = 0;
-    for (size_t i = 0; i < pairs->n_ids; i++)
-        sum += pairs->ids[i].token == 1 ? pairs->ids[i].mean : 0;
-    is_near(sum, 1.5, "an id's difference is centred by the median of the shared ids");
+    is_int((long long)pairs->ids.n_used, 3, "three ids");
+    for (size_t i = 0; i < pairs->ids.n_slots; i++)
+        if (pairs->ids.slots[i].n && pairs->ids.slots[i].token == 1) {
+            is_int((long long)pairs->ids.slots[i].n, 3, "each in three sequences");
+            is_near(pairs->ids.slots[i].sum, 1.5, "centred by the median of the shared ids");
+        }
     pairs_free(pairs);
 }
 
