@@ -23,13 +23,13 @@ struct cpu_dot_call {
     int32_t n_tokens;
     const void *const *x; /* (n_tokens) rows: from pack where there is one, else float */
     float *const *out;    /* (n_tokens) rows of n_rows results */
-    bool two_groups;      /* mv of q8_0: even and odd blocks in sums of their own */
+    bool two_groups;      /* mv of q8_0: even and odd blocks in sums of their own, as the others */
 };
 
 struct cpu_dot {
     /* Round an activation row of n elements for mv and mm; NULL: they take the float row. */
     void (*pack)(const float *x, int32_t n, void *out);
-    void (*mv)(const struct cpu_dot_call *call); /* few tokens: eight partial sums over the row */
+    void (*mv)(const struct cpu_dot_call *call); /* few tokens: partial sums in eight lanes */
     void (*mm)(const struct cpu_dot_call *call); /* many: one sum per result, weights unpacked
                                                     once per 256 tokens */
 };

@@ -6,9 +6,10 @@
 
 #include <immintrin.h>
 
+#define PARTS 2
 #include "kernels/cpu_dot_vec.h"
 
-enum { LANES = 8, SIGNED_ZERO = 0 };
+enum { LANES = 8, TOKENS = 4, SIGNED_ZERO = 0 };
 typedef f32x8 f32xl;
 typedef i32x8 i32xl;
 typedef u8x32 u8xl;
@@ -17,25 +18,34 @@ INLINE f32x8 half8(uint16_t h)
 {
     return (f32x8)_mm256_cvtph_ps(_mm_set1_epi16((short)h));
 }
+INLINE f32x8 halves2(const uint8_t *p0, const uint8_t *p1, int part)
+{
+    return half8(load_u16(part ? p1 : p0));
+}
 INLINE f32x8 load_half8(const uint8_t *p)
 {
     return (f32x8)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
 }
-INLINE f32x8 pairs8(const float *p)
+INLINE f32x8 set_spread(const scale_set *set, int g, int part, bool halves)
 {
-    return (f32x8)_mm256_set_m128(_mm_broadcast_ss(p + 1), _mm_broadcast_ss(p));
+    const float *s = set->scale;
+    if (!halves)
+        return (f32x8)_mm256_broadcast_ss(s + 2 * g + part);
+    s += 4 * g + 2 * part;
+    return (f32x8)_mm256_set_m128(_mm_broadcast_ss(s + 1), _mm_broadcast_ss(s));
 }
-INLINE u8x32 nibbles(const uint8_t *p)
+INLINE u8x32 nibbles2(const uint8_t *p0, const uint8_t *p1, int part)
 {
-    __m128i low = _mm_loadu_si128((const __m128i *)p), high = _mm_srli_epi16(low, 4);
+    __m128i low = _mm_loadu_si128((const __m128i *)(part ? p1 : p0));
+    __m128i high = _mm_srli_epi16(low, 4);
     return (u8x32)_mm256_and_si256(_mm256_set_m128i(high, low), _mm256_set1_epi8(15));
 }
-INLINE u8x32 bits(uint32_t from, uint8_t value)
+INLINE u8x32 bits2(uint32_t from0, uint32_t from1, uint8_t value, int part)
 {
     const __m256i spread = _mm256_set_epi64x(0x0303030303030303, 0x0202020202020202,
                                              0x0101010101010101, 0x0000000000000000);
     const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
-    __m256i v = _mm256_shuffle_epi8(_mm256_set1_epi32((int)from), spread);
+    __m256i v = _mm256_shuffle_epi8(_mm256_set1_epi32((int)(part ? from1 : from0)), spread);
     v = _mm256_cmpeq_epi8(_mm256_and_si256(v, bit), bit);
     return (u8x32)_mm256_and_si256(v, _mm256_set1_epi8((char)value));
 }
@@ -45,34 +55,35 @@ INLINE u8x32 lookup(const int8_t table[16], u8x32 index)
     return (u8x32)_mm256_shuffle_epi8(t, (__m256i)index);
 }
 
-INLINE i32x8 dot_unsigned(u8x32 u, i8x32 x)
+INLINE i32x8 dot_unsigned(i32x8 acc, u8x32 u, u8x32 x)
 {
     __m256i pairs = _mm256_maddubs_epi16((__m256i)u, (__m256i)x);
-    return (i32x8)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    return acc + (i32x8)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
-INLINE i32x8 signed_bias(i8x32 x)
+INLINE i32x8 signed_start(u8x32 x)
 {
     (void)x;
     return (i32x8){0};
 }
-INLINE i32x8 dot_signed(i8x32 w, i8x32 x, i32x8 bias)
+INLINE i32x8 dot_signed(i32x8 acc, u8x32 w, u8x32 x)
 {
-    (void)bias;
-    return dot_unsigned((u8x32)_mm256_abs_epi8((__m256i)w),
-                        (i8x32)_mm256_sign_epi8((__m256i)x, (__m256i)w));
+    return dot_unsigned(acc, (u8x32)_mm256_abs_epi8((__m256i)w),
+                        (u8x32)_mm256_sign_epi8((__m256i)x, (__m256i)w));
 }
+#define signed_start32 signed_start
+#define dot_signed32   dot_signed
 
-INLINE i8x32 repeat4(const int8_t *four)
+INLINE u8x32 repeat4(const int8_t *four)
 {
-    return (i8x32)_mm256_set1_epi32((int)load_u32(four));
+    return (u8x32)_mm256_set1_epi32((int)load_u32(four));
 }
 INLINE i32x8 dp4_unsigned(i32x8 acc, u8x32 w, const int8_t *four)
 {
-    return acc + dot_unsigned(w, repeat4(four));
+    return dot_unsigned(acc, w, repeat4(four));
 }
 INLINE i32x8 dp4_signed(i32x8 acc, u8x32 w, const int8_t *four)
 {
-    return acc + dot_signed((i8x32)w, repeat4(four), (i32x8){0});
+    return dot_signed(acc, w, repeat4(four));
 }
 
 #define DOTS cpu_dots_avx2

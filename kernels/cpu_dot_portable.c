@@ -2,9 +2,11 @@
  * those are compared with. */
 #include "config.h"
 
+#define PARTS 2
+
 #include "kernels/cpu_dot_vec.h"
 
-enum { LANES = 8, SIGNED_ZERO = 0 };
+enum { LANES = 8, TOKENS = 4, SIGNED_ZERO = 0 };
 typedef f32x8 f32xl;
 typedef i32x8 i32xl;
 typedef u8x32 u8xl;
@@ -13,6 +15,10 @@ INLINE f32x8 half8(uint16_t h)
 {
     return (f32x8){0} + quant_f16_to_f32(h);
 }
+INLINE f32x8 halves2(const uint8_t *p0, const uint8_t *p1, int part)
+{
+    return half8(load_u16(part ? p1 : p0));
+}
 INLINE f32x8 load_half8(const uint8_t *p)
 {
     f32x8 v;
@@ -20,12 +26,17 @@ INLINE f32x8 load_half8(const uint8_t *p)
         v[i] = quant_f16_to_f32(load_u16(p + 2 * i));
     return v;
 }
-INLINE f32x8 pairs8(const float *p)
+INLINE f32x8 set_spread(const scale_set *set, int g, int part, bool halves)
 {
-    return (f32x8){p[0], p[0], p[0], p[0], p[1], p[1], p[1], p[1]};
+    const float *s = set->scale;
+    if (!halves)
+        return (f32x8){0} + s[2 * g + part];
+    s += 4 * g + 2 * part;
+    return (f32x8){s[0], s[0], s[0], s[0], s[1], s[1], s[1], s[1]};
 }
-INLINE u8x32 nibbles(const uint8_t *p)
+INLINE u8x32 nibbles2(const uint8_t *p0, const uint8_t *p1, int part)
 {
+    const uint8_t *p = part ? p1 : p0;
     uint8_t v[32];
     for (int i = 0; i < 16; i++) {
         v[i] = p[i] & 15;
@@ -33,11 +44,11 @@ INLINE u8x32 nibbles(const uint8_t *p)
     }
     return load_u8x32(v);
 }
-INLINE u8x32 bits(uint32_t from, uint8_t value)
+INLINE u8x32 bits2(uint32_t from0, uint32_t from1, uint8_t value, int part)
 {
     uint8_t v[32];
     for (int i = 0; i < 32; i++)
-        v[i] = (uint8_t)((from >> i & 1) * value);
+        v[i] = (uint8_t)(((part ? from1 : from0) >> i & 1) * value);
     return load_u8x32(v);
 }
 INLINE u8x32 lookup(const int8_t table[16], u8x32 index)
@@ -48,41 +59,39 @@ INLINE u8x32 lookup(const int8_t table[16], u8x32 index)
     return load_u8x32(v);
 }
 
-INLINE i32x8 dot_unsigned(u8x32 u, i8x32 x)
+INLINE i32x8 dot_unsigned(i32x8 acc, u8x32 u, u8x32 x)
 {
-    i32x8 v;
-    for (int i = 0; i < 8; i++)
-        v[i] = u[4 * i] * x[4 * i] + u[4 * i + 1] * x[4 * i + 1] + u[4 * i + 2] * x[4 * i + 2] +
-               u[4 * i + 3] * x[4 * i + 3];
-    return v;
+    i8x32 sx = (i8x32)x;
+    for (int i = 0; i < 32; i++)
+        acc[i / 4] += u[i] * sx[i];
+    return acc;
 }
-INLINE i32x8 signed_bias(i8x32 x)
+INLINE i32x8 signed_start(u8x32 x)
 {
     (void)x;
     return (i32x8){0};
 }
-INLINE i32x8 dot_signed(i8x32 w, i8x32 x, i32x8 bias)
+INLINE i32x8 dot_signed(i32x8 acc, u8x32 w, u8x32 x)
 {
-    i32x8 v;
-    (void)bias;
-    for (int i = 0; i < 8; i++)
-        v[i] = w[4 * i] * x[4 * i] + w[4 * i + 1] * x[4 * i + 1] + w[4 * i + 2] * x[4 * i + 2] +
-               w[4 * i + 3] * x[4 * i + 3];
-    return v;
+    i8x32 sw = (i8x32)w, sx = (i8x32)x;
+    for (int i = 0; i < 32; i++)
+        acc[i / 4] += sw[i] * sx[i];
+    return acc;
 }
+#define signed_start32 signed_start
+#define dot_signed32   dot_signed
 
-INLINE i8x32 repeat4(const int8_t *four)
+INLINE u8x32 repeat4(const int8_t *four)
 {
-    u32x8 v = (u32x8){0} + load_u32(four);
-    return (i8x32)v;
+    return (u8x32)((u32x8){0} + load_u32(four));
 }
 INLINE i32x8 dp4_unsigned(i32x8 acc, u8x32 w, const int8_t *four)
 {
-    return acc + dot_unsigned(w, repeat4(four));
+    return dot_unsigned(acc, w, repeat4(four));
 }
 INLINE i32x8 dp4_signed(i32x8 acc, u8x32 w, const int8_t *four)
 {
-    return acc + dot_signed((i8x32)w, repeat4(four), (i32x8){0});
+    return dot_signed(acc, w, repeat4(four));
 }
 
 #define DOTS cpu_dots_portable
