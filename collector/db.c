@@ -199,10 +199,7 @@ int db_open(struct db **out, const char *path, struct err *err)
     make_indexes(db);
     sqlite3_db_config(db->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(db->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    if (make_views(db, err) ||
-        exec(db,
-             "PRAGMA query_only = 1; PRAGMA cache_size = -65536; PRAGMA mmap_size = 68719476736",
-             err))
+    if (make_views(db, err) || exec(db, "PRAGMA query_only = 1; PRAGMA cache_size = -65536;", err))
         goto fail;
     *out = db;
     return 0;

@@ -42,7 +42,7 @@ static void print_compared(FILE *out, const struct selection *sel, const struct 
     fprintf(out, "rows    sequence %lld, the last %d of %lld comparable positions",
             (long long)sel->seq, window->n, (long long)sel->n);
     if (sel->n_seqs > 1)
-        fprintf(out, "; %d sequences are comparable, --seq chooses", sel->n_seqs);
+        fprintf(out, "; the run has %d sequences, --seq chooses", sel->n_seqs);
     fputs("\n\n", out);
 }
 

@@ -102,13 +102,16 @@ static int arm_by_id(struct db *db, int64_t arm_id, struct arm *out, struct err 
     return select_arm(db, name, out, err);
 }
 
-static int is_comparable(struct db *db, int64_t a, int64_t b, struct err *err)
+/* seq_id: 0 = any. */
+static int is_comparable(struct db *db, int64_t a, int64_t b, int64_t seq_id, struct err *err)
 {
     struct query *query;
     if (db_query(db, &query, "comparable", err))
         return -1;
     query_bind_int(query, ":arm_a", a < b ? a : b);
     query_bind_int(query, ":arm_b", a < b ? b : a);
+    if (seq_id)
+        query_bind_int(query, ":seq_id", seq_id);
     int rc = query_step(query, err);
     if (rc > 0)
         rc = (int)query_int(query, "comparable");
@@ -129,7 +132,7 @@ static int find_pair(struct db *db, int64_t a, int64_t b, struct selection *out,
         id_b = query_int(query, "arm_b");
         if ((a && a != id_a && a != id_b) || (b && b != id_a && b != id_b))
             continue;
-        found = is_comparable(db, id_a, id_b, err);
+        found = is_comparable(db, id_a, id_b, 0, err);
     }
     query_free(query);
     if (found < 0 || (!found && rc < 0))
@@ -158,7 +161,7 @@ static int find_arms(struct db *db, const char *a, const char *b, struct selecti
         return find_pair(db, out->a.arm_id, out->b.arm_id, out, err);
     if (out->a.arm_id == out->b.arm_id)
         return err_set(err, "%s: --a and --b name the same arm, %s", db_path(db), out->a.label);
-    rc = is_comparable(db, out->a.arm_id, out->b.arm_id, err);
+    rc = is_comparable(db, out->a.arm_id, out->b.arm_id, 0, err);
     if (rc)
         return rc < 0 ? -1 : 0;
     err_set(err, "%s: arms %s and %s have no position of the same context", db_path(db),
@@ -174,27 +177,55 @@ int select_arms(struct db *db, const char *a, const char *b, struct selection *o
     return rc;
 }
 
-static int find_sequence(struct db *db, int64_t wanted, struct selection *out, struct err *err)
+/* The latest sequence of arm B in which the two arms meet; counts those of the run. */
+static int latest_sequence(struct db *db, struct selection *out, struct err *err)
 {
     struct query *query;
-    int rc;
-    if (db_query(db, &query, "sequences", err))
+    int64_t a = select_view_a(out), b = select_view_b(out);
+    int rc, met = 0;
+    if (db_query(db, &query, "run_sequences", err))
+        return -1;
+    query_bind_int(query, ":arm_id", b);
+    while ((rc = query_step(query, err)) > 0 && met >= 0) {
+        out->n_seqs++;
+        if (met)
+            continue;
+        out->seq_id = query_int(query, "seq_id");
+        met = is_comparable(db, a, b, out->seq_id, err);
+    }
+    query_free(query);
+    return rc < 0 || met < 0 ? -1 : 0;
+}
+
+static int read_sequence(struct db *db, struct selection *out, struct err *err)
+{
+    struct query *query;
+    if (db_query(db, &query, "sequence", err))
         return -1;
     query_bind_int(query, ":arm_a", select_view_a(out));
     query_bind_int(query, ":arm_b", select_view_b(out));
-    while ((rc = query_step(query, err)) > 0) {
-        out->n_seqs++;
-        if (wanted && wanted != query_int(query, "seq_id"))
-            continue;
-        out->seq_id = query_int(query, "seq_id");
+    query_bind_int(query, ":seq_id", out->seq_id);
+    int rc = query_step(query, err);
+    if (rc > 0) {
         out->seq = query_int(query, "seq");
         out->n = query_int(query, "n");
     }
     query_free(query);
-    if (rc == 0 && !out->seq_id)
+    return rc < 0 ? -1 : 0;
+}
+
+static int find_sequence(struct db *db, int64_t wanted, struct selection *out, struct err *err)
+{
+    if (latest_sequence(db, out, err))
+        return -1;
+    if (wanted)
+        out->seq_id = wanted;
+    if (read_sequence(db, out, err))
+        return -1;
+    if (!out->n)
         return err_set(err, "%s: arms %s and %s have nothing in common in sequence %lld",
-                       db_path(db), out->a.label, out->b.label, (long long)wanted);
-    return rc;
+                       db_path(db), out->a.label, out->b.label, (long long)out->seq_id);
+    return 0;
 }
 
 int select_resolve(struct db *db, const struct select_options *options, struct selection *out,

@@ -30,7 +30,7 @@ struct selection {
     int64_t seq_id; /* of arm B's rows, or A's where swapped */
     int64_t seq;    /* the engine's number of it */
     int64_t n;      /* comparable positions in it */
-    int n_seqs;     /* sequences that could have been chosen */
+    int n_seqs;     /* sequences of the run */
     int window;
 };
 

@@ -27,7 +27,9 @@ sql_files = \
 	%D%/q_pair_ids.sql \
 	%D%/q_row.sql \
 	%D%/q_run.sql \
+	%D%/q_run_sequences.sql \
 	%D%/q_runs.sql \
+	%D%/q_sequence.sql \
 	%D%/q_sequences.sql \
 	%D%/q_setting_diff.sql \
 	%D%/q_settings.sql \

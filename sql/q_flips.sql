@@ -4,7 +4,5 @@ SELECT f.run_a AS run_a, f.arm_a AS arm_a, f.run_b AS run_b, f.arm_b AS arm_b, f
        f.top1_b AS top1_b, f.text_b AS text_b, f.margin_b AS margin_b, f.contrast AS contrast,
        f.delta AS delta, f.bounded AS bounded, f.row_a AS row_a, f.row_b AS row_b
 FROM flips AS f
-JOIN logits AS a ON a.row_id = f.row_a
-JOIN logits AS b ON b.row_id = f.row_b
-WHERE (:arm_a IS NULL OR a.arm_id = :arm_a) AND (:arm_b IS NULL OR b.arm_id = :arm_b)
-ORDER BY a.arm_id, b.arm_id, f.seq_id, f.pos, f.row_b;
+WHERE (:arm_a IS NULL OR f.arm_id_a = :arm_a) AND (:arm_b IS NULL OR f.arm_id_b = :arm_b)
+ORDER BY f.arm_id_a, f.arm_id_b, f.seq_id, f.pos, f.row_b;

@@ -119,7 +119,7 @@ SELECT ra.run_id AS run_a, aa.label AS arm_a, rb.run_id AS run_b, ab.label AS ar
        p.seq_id AS seq_id, p.pos AS pos, p.top1_a AS top1_a, CAST(va.text AS TEXT) AS text_a,
        p.margin_a AS margin_a, p.top1_b AS top1_b, CAST(vb.text AS TEXT) AS text_b,
        p.margin_b AS margin_b, p.contrast AS contrast, p.delta AS delta, p.bounded AS bounded,
-       p.row_a AS row_a, p.row_b AS row_b
+       p.row_a AS row_a, p.row_b AS row_b, p.arm_id_a AS arm_id_a, p.arm_id_b AS arm_id_b
 FROM pairs AS p
 JOIN arms AS aa ON aa.arm_id = p.arm_id_a
 JOIN arms AS ab ON ab.arm_id = p.arm_id_b
