@@ -4,102 +4,98 @@
 #include "engine/forward.h"
 #include "engine/mem.h"
 #include "engine/record.h"
-#include "engine/sampler.h"
 
-#define FREE (-1)
-
-/* The sequences of the context, and the decode step that is being put together. */
+/* The slots of the context, and the step that is being put together. */
 struct slots {
     int32_t n;
-    int32_t *job;           /* (n) which job runs in it, or FREE */
-    int32_t *tokens, *seqs; /* (n) of the step */
+    struct job **job;       /* (n) what runs in it, NULL = free */
+    int32_t *tokens, *seqs; /* (n) of the step: token, slot */
 };
 
-/* Take the next token of a job from its logits; pos: of the token before it. */
-static int choose(struct batch *b, struct slots *s, int32_t slot, const float *logits,
-                  struct err *err)
+/* Hand out the logits behind the newest token of a slot; frees the slot when that was all. */
+static int give_logits(struct batch *b, struct slots *s, int32_t slot, const float *logits,
+                       struct err *err)
 {
-    struct job *j = &b->jobs[s->job[slot]];
-    int32_t id;
-    if (sampler_pick(j->sampler, logits, &id, err))
+    struct job *j = s->job[slot];
+    if (b->on_logits(b->user, j, slot, forward_n_past(b->forward, slot) - 1, logits, err))
         return -1;
-    record_token(b->record, slot, forward_n_past(b->forward, slot) - 1, id);
-    token_list_push(&j->out, id);
-    j->is_ended = b->tokenizer && tokenizer_is_end(b->tokenizer, id);
-    j->is_done = j->is_ended || j->out.n == j->n_new;
     if (j->is_done)
-        s->job[slot] = FREE;
-    b->on_token(b->user, j);
+        s->job[slot] = NULL;
     return 0;
 }
 
-/* Put a job into a free sequence: its prompt, and its first token. */
-static int start(struct batch *b, struct slots *s, int32_t slot, int32_t job, struct err *err)
+static int prefill(struct batch *b, struct slots *s, int32_t slot, struct err *err)
 {
-    const struct token_list *prompt = b->jobs[job].prompt;
-    int32_t n = (int32_t)prompt->n, *seqs = xreallocarray(NULL, prompt->n, sizeof *seqs);
-    struct forward_batch batch = {FORWARD_PREFILL, n, prompt->ids, seqs, NULL};
+    const struct job *j = s->job[slot];
+    int32_t *seqs = xreallocarray(NULL, (size_t)j->n_given, sizeof *seqs);
+    struct forward_batch batch = {FORWARD_PREFILL, j->n_given, j->given, seqs, NULL};
     struct forward_logits logits;
-    for (int32_t i = 0; i < n; i++)
+    for (int32_t i = 0; i < j->n_given; i++)
         seqs[i] = slot;
-    forward_seq_reset(b->forward, slot);
-    record_sequence(b->record, slot, job, NULL);
     int rc =
         record_forward(b->record, b->arm_prefill, record_whole, b->forward, &batch, &logits, err);
     free(seqs);
-    s->job[slot] = job;
-    return rc ? rc : choose(b, s, slot, logits.data, err);
+    return rc ? rc : give_logits(b, s, slot, logits.data, err);
 }
 
-/* One token for every job that runs. */
-static int step(struct batch *b, struct slots *s, struct err *err)
+/* Put jobs into free slots, again where a prefill was already the end. */
+static int fill_slots(struct batch *b, struct slots *s, int32_t *n_started, struct err *err)
+{
+    for (int32_t slot = 0; slot < s->n; slot++)
+        while (!s->job[slot] && *n_started < b->n_jobs) {
+            s->job[slot] = &b->jobs[*n_started];
+            forward_seq_reset(b->forward, slot);
+            record_sequence(b->record, slot, *n_started, s->job[slot]->label);
+            ++*n_started;
+            if (!b->steps_given && prefill(b, s, slot, err))
+                return -1;
+        }
+    return 0;
+}
+
+/* The token that a slot computes next. */
+static int32_t next_token(const struct batch *b, const struct slots *s, int32_t slot)
+{
+    const struct job *j = s->job[slot];
+    int32_t pos = forward_n_past(b->forward, slot);
+    return pos < j->n_given ? j->given[pos] : j->out.ids[pos - j->n_given];
+}
+
+/* One token of every job that runs; *out_n is their number. */
+static int step(struct batch *b, struct slots *s, int32_t *out_n, struct err *err)
 {
     struct forward_logits logits;
     int32_t n = 0;
-    for (int32_t slot = 0; slot < s->n; slot++) {
-        if (s->job[slot] == FREE)
-            continue;
-        const struct token_list *out = &b->jobs[s->job[slot]].out;
-        s->tokens[n] = out->ids[out->n - 1];
-        s->seqs[n++] = slot;
-    }
+    for (int32_t slot = 0; slot < s->n; slot++)
+        if (s->job[slot]) {
+            s->tokens[n] = next_token(b, s, slot);
+            s->seqs[n++] = slot;
+        }
+    *out_n = n;
     if (!n)
         return 0;
     struct forward_batch batch = {FORWARD_DECODE, n, s->tokens, s->seqs, NULL};
     if (record_forward(b->record, b->arm_decode, record_whole, b->forward, &batch, &logits, err))
         return -1;
     for (int32_t i = 0; i < n; i++)
-        if (choose(b, s, s->seqs[i], logits.data + (size_t)i * (size_t)logits.n_vocab, err))
+        if (give_logits(b, s, s->seqs[i], logits.data + (size_t)i * (size_t)logits.n_vocab, err))
             return -1;
-    return 0;
-}
-
-static int run_slots(struct batch *b, struct slots *s, struct err *err)
-{
-    int32_t n_started = 0, n_done;
-    do {
-        for (int32_t slot = 0; slot < s->n; slot++) /* again where the first token was the last */
-            while (s->job[slot] == FREE && n_started < b->n_jobs)
-                if (start(b, s, slot, n_started++, err))
-                    return -1;
-        if (step(b, s, err))
-            return -1;
-        n_done = 0;
-        for (int32_t i = 0; i < b->n_jobs; i++)
-            n_done += b->jobs[i].is_done;
-    } while (n_done < b->n_jobs);
     return 0;
 }
 
 int batch_run(struct batch *b, struct err *err)
 {
     struct slots s = {.n = forward_params_of(b->forward)->n_seqs};
-    s.job = xreallocarray(NULL, (size_t)s.n, sizeof *s.job);
+    int32_t n_started = 0, n_stepped = 1;
+    int rc = 0;
+    s.job = xcalloc((size_t)s.n, sizeof *s.job);
     s.tokens = xcalloc((size_t)s.n, sizeof *s.tokens);
     s.seqs = xcalloc((size_t)s.n, sizeof *s.seqs);
-    for (int32_t slot = 0; slot < s.n; slot++)
-        s.job[slot] = FREE;
-    int rc = run_slots(b, &s, err);
+    while (rc == 0 && n_stepped) {
+        rc = fill_slots(b, &s, &n_started, err);
+        if (rc == 0)
+            rc = step(b, &s, &n_stepped, err);
+    }
     free(s.job);
     free(s.tokens);
     free(s.seqs);

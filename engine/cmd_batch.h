@@ -1,5 +1,6 @@
-/* Continuous batching: any number of prompts through the sequences of one context. A sequence that
- * ends makes room for the next prompt at once; all that run decode together, one token a step. */
+/* Continuous batching: any number of sequences through the slots of one context. A sequence that
+ * ends makes room for the next at once; all that run step together, one token each. What the
+ * logits are for is the caller's: to choose the next token, or to score the one that follows. */
 #ifndef NEARTIE_ENGINE_CMD_BATCH_H
 #define NEARTIE_ENGINE_CMD_BATCH_H
 
@@ -8,27 +9,29 @@
 struct err;
 struct forward;
 struct record;
-struct sampler;
 
-/* One continuation of one prompt. */
+/* One sequence: tokens that are given, and those that come after them. */
 struct job {
-    const struct token_list *prompt; /* at least one token; borrowed */
-    size_t n_new;                    /* most tokens to generate, at least 1 */
-    struct sampler *sampler;         /* borrowed */
-    struct token_list out;           /* what was generated, an end token included; owned */
-    bool is_ended;                   /* by an end token */
-    bool is_done;                    /* nothing more will come */
+    const int32_t *given; /* (n_given), at least 1; borrowed */
+    int32_t n_given;
+    const char *label;     /* for the record; NULL = none */
+    struct token_list out; /* appended to by on_logits; owned by whoever made the job */
+    bool is_done;          /* set by on_logits */
 };
 
 struct batch {
-    struct forward *forward;           /* every sequence of it is used */
-    struct record *record;             /* NULL = none */
-    int32_t arm_prefill, arm_decode;   /* of the record */
-    const struct tokenizer *tokenizer; /* knows the end tokens; NULL = there are none */
-    struct job *jobs;                  /* (n_jobs) */
+    struct forward *forward;         /* every slot of it is used */
+    struct record *record;           /* NULL = none */
+    int32_t arm_prefill, arm_decode; /* of the record */
+    bool steps_given;                /* given tokens go through decode one by one, not prefill */
+    struct job *jobs;                /* (n_jobs) */
     int32_t n_jobs;
-    /* Called after each new token of a job, in the order in which they come. */
-    void (*on_token)(void *user, const struct job *job);
+
+    /* The logits that follow position pos of a job: the last given one and each after it; with
+     * steps_given every position. Behind the last given token it appends the next one to out, or
+     * sets is_done, or both. Fails with err. */
+    int (*on_logits)(void *user, struct job *job, int32_t slot, int32_t pos, const float *logits,
+                     struct err *err);
     void *user;
 };
 

@@ -3,6 +3,7 @@
 #include "collector/seed.h"
 #include "engine/cmd.h"
 #include "engine/cmd_arm.h"
+#include "engine/cmd_batch.h"
 #include "engine/forward.h"
 #include "engine/mem.h"
 #include "engine/model.h"
@@ -45,21 +46,46 @@ struct gate {
 
 /* ---- arms ---- */
 
+/* Keeps what falls into the window. */
+struct window_rows {
+    int32_t first;
+    arm_row_fn row;
+    void *user;
+    struct progress *bar;
+};
+
+static void window_row(void *user, int32_t pos, const float *logits)
+{
+    const struct window_rows *w = user;
+    if (pos >= w->first)
+        w->row(w->user, pos, logits);
+    progress_add(w->bar, 1);
+}
+
+static int step_row(void *user, struct job *job, int32_t slot, int32_t pos, const float *logits,
+                    struct err *err)
+{
+    (void)slot, (void)err;
+    window_row(user, pos, logits);
+    job->is_done = pos == job->n_given - 1;
+    return 0;
+}
+
 /* Step through the prompt; every position's logits come out. */
 static int run_decode(const struct gate *g, struct forward *f, int32_t id, struct progress *bar,
                       arm_row_fn row, void *user, struct err *err)
 {
-    struct forward_logits logits;
-    record_sequence(g->record, 0, 0, "prompt");
-    for (int32_t pos = 0; pos < g->n; pos++) {
-        struct forward_batch batch = {FORWARD_DECODE, 1, g->tokens + pos, NULL, NULL};
-        if (record_forward(g->record, id, record_whole, f, &batch, &logits, err))
-            return -1;
-        if (pos >= g->n - g->window)
-            row(user, pos, logits.data);
-        progress_add(bar, 1);
-    }
-    return 0;
+    struct window_rows rows = {g->n - g->window, row, user, bar};
+    struct job job = {.given = g->tokens, .n_given = g->n, .label = "prompt"};
+    struct batch b = {.forward = f,
+                      .record = g->record,
+                      .arm_decode = id,
+                      .steps_given = true,
+                      .jobs = &job,
+                      .n_jobs = 1,
+                      .on_logits = step_row,
+                      .user = &rows};
+    return batch_run(&b, err);
 }
 
 /* One pass per position, each over a prompt of its own. */
@@ -78,22 +104,6 @@ static int run_truncated(const struct gate *g, struct forward *f, int32_t id, st
         progress_add(bar, 1);
     }
     return 0;
-}
-
-/* Keeps what falls into the window. */
-struct window_rows {
-    int32_t first;
-    arm_row_fn row;
-    void *user;
-    struct progress *bar;
-};
-
-static void window_row(void *user, int32_t pos, const float *logits)
-{
-    const struct window_rows *w = user;
-    if (pos >= w->first)
-        w->row(w->user, pos, logits);
-    progress_add(w->bar, 1);
 }
 
 /* One pass with the logits of every row. */

@@ -37,12 +37,20 @@ struct options {
     struct sampler_params sampler;
 };
 
+/* What a job does not know of its text. */
+struct text {
+    struct sampler *sampler; /* from its first token to its last */
+    bool is_ended;           /* by an end token */
+};
+
 /* A command line at work. */
 struct work {
     const struct options *options;
     const struct session *session;
     struct token_list *prompts; /* (options->prompts.n) */
     struct job *jobs;           /* (n_jobs), by prompt, then sample */
+    struct text *texts;         /* (n_jobs) */
+    struct record *record;
     int32_t n_jobs;
     int32_t n_printed; /* jobs that are out, always the first ones */
     size_t n_streamed; /* tokens of the only job that are out */
@@ -66,13 +74,14 @@ static void write_text(FILE *out, const struct tokenizer *t, const int32_t *ids,
 }
 
 /* One object on one line. */
-static void print_json(const struct work *w, const struct job *j)
+static void print_json(const struct work *w, int32_t i)
 {
+    const struct job *j = &w->jobs[i];
     char *text = NULL;
     size_t n = 0;
     FILE *f = open_memstream(&text, &n);
     printf("{\"prompt_ids\":");
-    json_ids(stdout, j->prompt->ids, j->prompt->n);
+    json_ids(stdout, j->given, (size_t)j->n_given);
     printf(",\"ids\":");
     json_ids(stdout, j->out.ids, j->out.n);
     if (f && w->session->tokenizer) {
@@ -84,7 +93,7 @@ static void print_json(const struct work *w, const struct job *j)
     if (f)
         fclose(f);
     free(text);
-    printf(",\"stop\":\"%s\"}\n", j->is_ended ? "end" : "length");
+    printf(",\"stop\":\"%s\"}\n", w->texts[i].is_ended ? "end" : "length");
 }
 
 static void print_text(const struct work *w, int32_t i)
@@ -97,9 +106,8 @@ static void print_text(const struct work *w, int32_t i)
 }
 
 /* A single text appears as it comes; several, each as a whole and in order. */
-static void on_token(void *user, const struct job *job)
+static void show(struct work *w, const struct job *job)
 {
-    struct work *w = user;
     bool streams = w->n_jobs == 1 && w->options->format == FORMAT_TEXT;
     progress_add(&w->bar, streams ? 0 : 1);
     if (streams) {
@@ -115,12 +123,44 @@ static void on_token(void *user, const struct job *job)
         progress_end(&w->bar);
     for (; w->n_printed < w->n_jobs && w->jobs[w->n_printed].is_done; w->n_printed++)
         if (w->options->format == FORMAT_JSON)
-            print_json(w, &w->jobs[w->n_printed]);
+            print_json(w, w->n_printed);
         else
             print_text(w, w->n_printed);
 }
 
 /* ---- work ---- */
+
+/* Every sample draws for itself. */
+static int make_sampler(const struct work *w, struct text *text, struct err *err)
+{
+    struct sampler_params params = w->options->sampler;
+    params.seed += (uint64_t)(text - w->texts);
+    return sampler_new(&params, w->session->model->hp.n_vocab, &text->sampler, err);
+}
+
+/* Take the next token from the logits behind the last one. */
+static int choose(void *user, struct job *job, int32_t slot, int32_t pos, const float *logits,
+                  struct err *err)
+{
+    struct work *w = user;
+    struct text *text = &w->texts[job - w->jobs];
+    int32_t id;
+    if (!text->sampler && make_sampler(w, text, err))
+        return -1;
+    if (sampler_pick(text->sampler, logits, &id, err))
+        return -1;
+    record_token(w->record, slot, pos, id);
+    token_list_push(&job->out, id);
+    const struct tokenizer *t = w->options->ignores_end ? NULL : w->session->tokenizer;
+    text->is_ended = t && tokenizer_is_end(t, id);
+    job->is_done = text->is_ended || (int64_t)job->out.n == w->options->n_new;
+    if (job->is_done) {
+        sampler_free(text->sampler);
+        text->sampler = NULL;
+    }
+    show(w, job);
+    return 0;
+}
 
 static int check_options(const struct options *o, struct err *err)
 {
@@ -130,6 +170,10 @@ static int check_options(const struct options *o, struct err *err)
         return err_set(err, "--batch %lld: must be 1 to 4096", (long long)o->n_batch);
     if (o->n_samples < 0 || o->n_samples > 1000000)
         return err_set(err, "--samples %lld: must be 1 to 1000000", (long long)o->n_samples);
+    struct sampler *s;
+    if (sampler_new(&o->sampler, 1, &s, err)) /* checks them before the model is opened */
+        return -1;
+    sampler_free(s);
     return 0;
 }
 
@@ -139,17 +183,14 @@ static int make_jobs(struct work *w, struct err *err)
     int64_t n_samples = o->n_samples ? o->n_samples : o->prompts.n == 1 ? o->n_batch : 1;
     w->n_jobs = (int32_t)(n_samples * (int64_t)o->prompts.n);
     w->jobs = xcalloc((size_t)w->n_jobs, sizeof *w->jobs);
+    w->texts = xcalloc((size_t)w->n_jobs, sizeof *w->texts);
     w->prompts = xcalloc(o->prompts.n, sizeof *w->prompts);
     for (size_t i = 0; i < o->prompts.n; i++)
         if (prompt_tokens(&o->prompts, i, w->session, &w->prompts[i], err))
             return -1;
     for (int32_t i = 0; i < w->n_jobs; i++) {
-        struct sampler_params params = o->sampler;
-        params.seed += (uint64_t)i; /* every sample draws for itself */
-        w->jobs[i].prompt = &w->prompts[i / n_samples];
-        w->jobs[i].n_new = (size_t)o->n_new;
-        if (sampler_new(&params, w->session->model->hp.n_vocab, &w->jobs[i].sampler, err))
-            return -1;
+        const struct token_list *prompt = &w->prompts[i / n_samples];
+        w->jobs[i] = (struct job){.given = prompt->ids, .n_given = (int32_t)prompt->n};
     }
     return 0;
 }
@@ -157,12 +198,13 @@ static int make_jobs(struct work *w, struct err *err)
 static void free_jobs(struct work *w)
 {
     for (int32_t i = 0; w->jobs && i < w->n_jobs; i++) {
-        sampler_free(w->jobs[i].sampler);
+        sampler_free(w->texts[i].sampler);
         token_list_free(&w->jobs[i].out);
     }
     for (size_t i = 0; w->prompts && i < w->options->prompts.n; i++)
         token_list_free(&w->prompts[i]);
     free(w->jobs);
+    free(w->texts);
     free(w->prompts);
 }
 
@@ -181,16 +223,10 @@ static int run_jobs(struct work *w, struct err *err)
     int32_t n_slots =
         (int32_t)w->options->n_batch < w->n_jobs ? (int32_t)w->options->n_batch : w->n_jobs;
     struct record_run run = {s->model, s->tokenizer, s->backend, &s->knobs, n_slots};
-    struct batch b = {
-        .tokenizer = w->options->ignores_end ? NULL : s->tokenizer,
-        .jobs = w->jobs,
-        .n_jobs = w->n_jobs,
-        .on_token = on_token,
-        .user = w,
-    };
+    struct batch b = {.jobs = w->jobs, .n_jobs = w->n_jobs, .on_logits = choose, .user = w};
     if (session_forward(s, &s->knobs, (int32_t)context_size(w), n_slots, &b.forward, err))
         return -1;
-    b.record = record_open(&run);
+    w->record = b.record = record_open(&run);
     b.arm_prefill = record_arm(b.record, "prefill", FORWARD_PREFILL, b.forward);
     b.arm_decode = record_arm(b.record, "decode", FORWARD_DECODE, b.forward);
     progress_start(&w->bar, "generate", w->n_jobs * w->options->n_new);

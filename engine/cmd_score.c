@@ -2,6 +2,7 @@
 
 #include "engine/cmd.h"
 #include "engine/cmd_arm.h"
+#include "engine/cmd_batch.h"
 #include "engine/mem.h"
 #include "engine/model.h"
 #include "engine/record.h"
@@ -45,6 +46,7 @@ struct work {
     int32_t n_seqs;
     int64_t n_tokens; /* of all */
     struct record *record;
+    struct job *jobs; /* (n_seqs), of the decode arm in hand */
     struct progress bar;
     struct table table;
 };
@@ -102,62 +104,31 @@ static int run_prefill(struct work *w, struct forward *f, int32_t id, struct err
     return 0;
 }
 
-/* What stands in each slot of a decode arm. */
-struct decode_slots {
-    int32_t n, n_started;  /* slots; sequences that have got one */
-    int32_t *seq;          /* (n) sequence in it, -1 = free */
-    int32_t *tokens, *ids; /* (n) of the step: token, slot */
-};
-
-/* Fill free slots and gather one token of each; returns how many there are. */
-static int32_t gather(struct work *w, struct forward *f, struct decode_slots *s)
+static int decode_row(void *user, struct job *job, int32_t slot, int32_t pos, const float *logits,
+                      struct err *err)
 {
-    int32_t n = 0;
-    for (int32_t slot = 0; slot < s->n; slot++) {
-        if (s->seq[slot] < 0 && s->n_started < w->n_seqs) {
-            s->seq[slot] = s->n_started++;
-            forward_seq_reset(f, slot);
-            record_sequence(w->record, slot, s->seq[slot], NULL);
-        }
-        if (s->seq[slot] < 0)
-            continue;
-        s->tokens[n] = w->seqs[s->seq[slot]].ids.ids[forward_n_past(f, slot)];
-        s->ids[n++] = slot;
-    }
-    return n;
-}
-
-static int step(struct work *w, struct forward *f, int32_t id, struct decode_slots *s, int32_t n,
-                struct err *err)
-{
-    struct forward_logits logits;
-    struct forward_batch batch = {FORWARD_DECODE, n, s->tokens, s->ids, NULL};
-    if (record_forward(w->record, id, record_whole, f, &batch, &logits, err))
-        return -1;
-    for (int32_t i = 0; i < n; i++) {
-        int32_t slot = s->ids[i], n_past = forward_n_past(f, slot);
-        struct sequence *seq = &w->seqs[s->seq[slot]];
-        score_row(w, seq, n_past - 1, logits.data + (size_t)i * (size_t)logits.n_vocab);
-        if ((size_t)n_past == seq->ids.n)
-            s->seq[slot] = -1;
-    }
-    progress_add(&w->bar, n);
+    struct work *w = user;
+    (void)slot, (void)err;
+    score_row(w, &w->seqs[job - w->jobs], pos, logits);
+    job->is_done = pos == job->n_given - 1;
+    progress_add(&w->bar, 1);
     return 0;
 }
 
 static int run_decode(struct work *w, struct forward *f, int32_t id, struct err *err)
 {
-    int rc = 0;
-    struct decode_slots s = {.n = forward_params_of(f)->n_seqs};
-    s.seq = xreallocarray(NULL, (size_t)s.n, sizeof *s.seq);
-    s.tokens = xcalloc((size_t)s.n, sizeof *s.tokens);
-    s.ids = xcalloc((size_t)s.n, sizeof *s.ids);
-    memset(s.seq, 0xff, (size_t)s.n * sizeof *s.seq); /* all -1 */
-    for (int32_t n; rc == 0 && (n = gather(w, f, &s));)
-        rc = step(w, f, id, &s, n, err);
-    free(s.seq);
-    free(s.tokens);
-    free(s.ids);
+    struct batch b = {.forward = f,
+                      .record = w->record,
+                      .arm_decode = id,
+                      .steps_given = true,
+                      .n_jobs = w->n_seqs,
+                      .on_logits = decode_row,
+                      .user = w};
+    w->jobs = b.jobs = xcalloc((size_t)w->n_seqs, sizeof *b.jobs);
+    for (int32_t i = 0; i < w->n_seqs; i++)
+        b.jobs[i] = (struct job){.given = w->seqs[i].ids.ids, .n_given = (int32_t)w->seqs[i].ids.n};
+    int rc = batch_run(&b, err);
+    free(w->jobs);
     return rc;
 }
 
