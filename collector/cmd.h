@@ -17,10 +17,12 @@ enum {
 
 int cmd_blame(int argc, char **argv);
 int cmd_calibrate(int argc, char **argv);
+int cmd_compare(int argc, char **argv);
 int cmd_flips(int argc, char **argv);
 int cmd_gate(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_percentiles(int argc, char **argv);
+int cmd_queries(int argc, char **argv);
 int cmd_record(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_runs(int argc, char **argv);

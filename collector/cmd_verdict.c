@@ -107,9 +107,7 @@ static int by_calibrated(const struct options *o)
     int rc = judge_from_args(&j, &in, &o->judge, &err);
     if (rc)
         return fail(rc, &err);
-    int status = verdict_is_defect(j.verdict.cls) ? CMD_DEFECT : CMD_OK;
-    if (j.verdict.cls == VERDICT_NOT_COMPARABLE || j.verdict.cls == VERDICT_NOT_ENGAGED)
-        status = CMD_NOT_COMPARABLE;
+    int status = judge_status(&j);
     if (judge_print(stdout, o->judge.format, &j, &err))
         status = cmd_fail(&err);
     judge_free(&j);

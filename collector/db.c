@@ -302,6 +302,11 @@ int db_put(struct db *db, const char *name, const struct db_value *values, int n
     return rc ? -1 : 0;
 }
 
+bool query_has_parameter(const struct query *query, const char *name)
+{
+    return sqlite3_bind_parameter_index(query->st, name) > 0;
+}
+
 void query_bind_int(struct query *query, const char *name, int64_t value)
 {
     int i = sqlite3_bind_parameter_index(query->st, name);

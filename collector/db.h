@@ -39,6 +39,7 @@ struct db_value {
 int db_put(struct db *db, const char *name, const struct db_value *values, int n, struct err *err);
 
 /* Bind a parameter, for instance ":arm_a"; one that is not bound is NULL. The text is copied. */
+bool query_has_parameter(const struct query *query, const char *name);
 void query_bind_int(struct query *query, const char *name, int64_t value);
 void query_bind_text(struct query *query, const char *name, const char *value);
 

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "collector/judge.h"
+#include "collector/cmd.h"
 #include "collector/window.h"
 
 #include <stdlib.h>
@@ -65,6 +66,14 @@ int judge(struct judgement *out, const struct load_side *a, const struct load_si
 fail:
     judge_free(out);
     return -1;
+}
+
+int judge_status(const struct judgement *j)
+{
+    enum verdict_class cls = j->verdict.cls;
+    if (cls == VERDICT_NOT_COMPARABLE || cls == VERDICT_NOT_ENGAGED)
+        return CMD_NOT_COMPARABLE;
+    return verdict_is_defect(cls) ? CMD_DEFECT : CMD_OK;
 }
 
 void judge_free(struct judgement *j)

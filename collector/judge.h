@@ -34,6 +34,9 @@ int judge(struct judgement *out, const struct load_side *a, const struct load_si
           const struct judge_options *options, struct err *err);
 void judge_free(struct judgement *judgement);
 
+/* The exit status that the verdict stands for. */
+int judge_status(const struct judgement *j);
+
 /* The whole verdict; CSV is one row of its figures. */
 int judge_print(FILE *out, enum render_format format, const struct judgement *j, struct err *err);
 

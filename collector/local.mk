@@ -25,10 +25,12 @@ bin_PROGRAMS += %D%/neartie
 	%D%/cmd.h \
 	%D%/cmd_blame.c \
 	%D%/cmd_calibrate.c \
+	%D%/cmd_compare.c \
 	%D%/cmd_flips.c \
 	%D%/cmd_gate.c \
 	%D%/cmd_inspect.c \
 	%D%/cmd_percentiles.c \
+	%D%/cmd_queries.c \
 	%D%/cmd_record.c \
 	%D%/cmd_report.c \
 	%D%/cmd_runs.c \
@@ -37,6 +39,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/cmd_verdict.c \
 	%D%/control.c %D%/control.h \
 	%D%/db.c %D%/db.h \
+	%D%/facts.c %D%/facts.h \
 	%D%/infer.c %D%/infer.h \
 	%D%/judge.c %D%/judge.h \
 	%D%/judge_args.c %D%/judge_args.h \

@@ -18,11 +18,13 @@ static const struct command {
     {"verdict", "near-tie or defect; the exit status says which", cmd_verdict},
     {"blame", "what goes with large differences", cmd_blame},
     {"calibrate", "store the noise floor of a known-good pair", cmd_calibrate},
+    {"compare", "which settings and kernels differ, and whether the rows do", cmd_compare},
     {"percentiles", "the margins of an arm", cmd_percentiles},
     {"flips", "positions at which two arms chose different tokens", cmd_flips},
     {"runs", "the runs in one or more files", cmd_runs},
     {"inspect", "the hooks that a program was built with", cmd_inspect},
     {"simulate", "write a synthetic record, clean or with a defect", cmd_simulate},
+    {"queries", "the named queries, and running one", cmd_queries},
     {"sql", "run a query, read-only", cmd_sql},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

@@ -8,6 +8,7 @@ sql_files = \
 	%D%/q_agreement.sql \
 	%D%/q_arm_contexts.sql \
 	%D%/q_arm_facts.sql \
+	%D%/q_arm_kernels.sql \
 	%D%/q_arm_list.sql \
 	%D%/q_arm_margins.sql \
 	%D%/q_arm_named.sql \
@@ -38,7 +39,7 @@ sql_files = \
 	%D%/q_window.sql
 
 sqldir = $(pkgdatadir)/sql
-dist_sql_DATA = $(sql_files)
+dist_sql_DATA = $(sql_files) %D%/cookbook.md
 EXTRA_DIST += %D%/embed.awk
 
 BUILT_SOURCES += %D%/sql_text.c

@@ -19,13 +19,13 @@ is "version" "$status $(cat "$tmp/out")" "0 neartie 0.1.0"
 run "$neartie" --help
 commands=$(sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$tmp/out")
 is "help lists the commands" "$(echo "$commands" | tr '\n' ' ')" \
-    "record gate report verdict blame calibrate percentiles flips runs inspect simulate sql "
+    "record gate report verdict blame calibrate compare percentiles flips runs inspect simulate queries sql "
 for command in $commands; do
     run "$neartie" "$command" --help
     is "$command --help" "$status $(head -1 "$tmp/out" | cut -d' ' -f1-3)" \
         "0 Usage: neartie $command"
     run "$neartie" "$command"
-    is "$command without arguments is wrong usage" "$status" 2
+    [ "$command" = queries ] || is "$command without arguments is wrong usage" "$status" 2
     run "$neartie" "$command" --no-such-option x y
     is "$command refuses an unknown option" "$status" 2
 done
@@ -137,6 +137,32 @@ is "percentiles: the seed's index" "$(tail -2 "$tmp/out")" "1,prefill,10,0.25,1,
 1,prefill,50,0.5,1,4,5,6"
 run "$neartie" percentiles "$golden" -p 101
 is "percentiles: out of range" "$status" 2
+
+# --- compare and queries ---
+run "$neartie" compare "$golden" --a 1 --b 2
+is "compare: kernels that differ" "$status $(grep ^kernel "$tmp/out" | tr -s ' ')" \
+    "3 kernel _Z4gemmPf grid 8x1x1 block 256x1x1 smem 1024+2048 regs 128 code c1 2 
+kernel _Z4gemvPf grid 64x2x1 block 128x1x1 smem 0+0 regs 40 code c2 1 2"
+run "$neartie" compare "$golden" --a 2 --b 3
+is "compare: a setting that did not act" "$status $(tail -1 "$tmp/out")" \
+    "4 NOT-ENGAGED: 3 rows bit-equal, kernel lists equal"
+run "$neartie" compare "$golden" --a 2 --b 3 --format csv
+is "compare: what differs" "$(cat "$tmp/out")" "kind,name,a,b
+setting,NEARTIE_CHUNK,,64
+setting,NEARTIE_FAST,0,1"
+run "$neartie" queries
+is "queries: all are listed with what they are" \
+    "$(grep -cE '^[a-z_]+  +[A-Z].*[.:0-9]$' "$tmp/out")" \
+    "$(find "$abs_top_srcdir/sql" -name 'q_*.sql' | wc -l)"
+run "$neartie" queries "$golden" gaps run_id=2
+is "queries: one by name" "$(cat "$tmp/out")" "run  kind   count  detail                     forward_id
+  2  cupti      1  libcupti.so.13: not found  "
+is "queries: no such parameter" "$(failure "$neartie" queries "$golden" gaps x=1)" \
+    "1 neartie: gaps: has no parameter x"
+is "queries: no such query" "$(failure "$neartie" queries "$golden" nothing)" \
+    "1 neartie: nothing: there is no query of that name"
+run "$neartie" queries "$golden" gaps --text
+is "queries: the text" "$(cat "$tmp/out")" "$(cat "$abs_top_srcdir/sql/q_gaps.sql")"
 
 # --- sql ---
 run "$neartie" sql "$golden" "SELECT count(*) AS n FROM flips; SELECT 2.5 AS x, NULL AS y"

@@ -24,6 +24,7 @@ sh_tests = \
 	%D%/cli_record.sh \
 	%D%/cli_verdict.sh \
 	%D%/cli_engine.sh \
+	%D%/cookbook.sh \
 	%D%/first_light.sh \
 	%D%/includes.sh \
 	%D%/mkgguf.sh \
