@@ -1,50 +1,49 @@
 #include "config.h"
-#include "engine/backend.h"
+#include "engine/backend_int.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 #include "err.h"
 
-/* The CPU needs nothing of its own but a description. */
-struct backend {
-    char text[64];
-};
-
-static int n_threads(void)
-{
-#ifdef _OPENMP
-    return omp_get_max_threads();
-#else
-    return 1;
+/* Best first: what "auto" tries. */
+static const struct backend_device *const devices[] = {
+#ifdef HAVE_CUDA
+    &backend_cuda,
 #endif
+    &backend_cpu,
+};
+enum { N_DEVICES = sizeof devices / sizeof *devices };
+
+static int open_one(const struct backend_device *device, struct backend **out, struct err *err)
+{
+    if (device->open(out, err) < 0)
+        return -1;
+    (*out)->device = device;
+    return 0;
 }
 
 int backend_open(const char *name, struct backend **out, struct err *err)
 {
-    if (strcmp(name, "cpu"))
-        return err_set(err, "%s: no such device; known: cpu", name);
-    struct backend *b = calloc(1, sizeof *b);
-    if (!b)
-        return err_set(err, "%s: out of memory", name);
-    snprintf(b->text, sizeof b->text, "cpu, %d threads, %s", n_threads(), kernels_isa());
-    *out = b;
-    return 0;
+    for (int i = 0; i < N_DEVICES; i++) {
+        if (!strcmp(name, devices[i]->name))
+            return open_one(devices[i], out, err);
+        if (!strcmp(name, "auto") && open_one(devices[i], out, err) == 0)
+            return 0;
+    }
+    if (!strcmp(name, "cuda"))
+        return err_set(err, "cuda: not built in: configured without the CUDA Toolkit");
+    return err_set(err, "%s: no such device; known: auto, cpu, cuda", name);
 }
 
 void backend_close(struct backend *b)
 {
-    free(b);
+    if (b)
+        b->device->close(b);
 }
 
 const char *backend_name(const struct backend *b)
 {
-    (void)b;
-    return "cpu";
+    return b->device->name;
 }
 
 const char *backend_describe(const struct backend *b)
@@ -54,62 +53,67 @@ const char *backend_describe(const struct backend *b)
 
 int backend_alloc(struct backend *b, size_t size_bytes, void **out, struct err *err)
 {
-    (void)b;
-    size_t rounded = (size_bytes + 63) / 64 * 64;
-    void *p = rounded >= size_bytes ? aligned_alloc(64, rounded ? rounded : 64) : NULL;
-    if (!p)
-        return err_set(err, "cpu: out of memory: %zu bytes", size_bytes);
-    memset(p, 0, rounded);
-    *out = p;
-    return 0;
+    return b->device->alloc(b, size_bytes, out, err);
 }
 
 void backend_free(struct backend *b, void *p)
 {
-    (void)b;
-    free(p);
+    if (b)
+        b->device->free(b, p);
 }
 
-int backend_bind(struct backend *b, const void *host, size_t size_bytes, void **out,
-                 struct err *err)
+int backend_bind(struct backend *b, const struct tensor *host, void **out, struct err *err)
 {
-    (void)b, (void)size_bytes, (void)err;
-    *out = (void *)host;
-    return 0;
+    return b->device->bind(b, host, out, err);
 }
 
 void backend_upload(struct backend *b, void *dst, const void *host, size_t size_bytes)
 {
-    (void)b;
-    memcpy(dst, host, size_bytes);
+    b->device->upload(b, dst, host, size_bytes);
 }
 
 void backend_download(struct backend *b, void *host, const void *src, size_t size_bytes)
 {
-    (void)b;
-    memcpy(host, src, size_bytes);
+    b->device->download(b, host, src, size_bytes);
 }
 
 void backend_copy(struct backend *b, void *dst, const void *src, size_t size_bytes)
 {
-    (void)b;
-    memcpy(dst, src, size_bytes);
+    b->device->copy(b, dst, src, size_bytes);
 }
 
 void backend_zero(struct backend *b, void *dst, size_t size_bytes)
 {
-    (void)b;
-    memset(dst, 0, size_bytes);
+    b->device->zero(b, dst, size_bytes);
 }
 
 const void *backend_host_view(struct backend *b, const void *p)
 {
-    (void)b;
-    return p;
+    return b->device->host_view(b, p);
 }
 
 void backend_run(struct backend *b, enum op op, const struct op_args *args)
 {
-    (void)b;
-    ops[op].fn[args->form](args);
+    b->device->run(b, op, args);
+}
+
+bool backend_graph_begin(struct backend *b, const struct graph_key *key)
+{
+    return b->device->graph_begin(b, key);
+}
+
+void backend_graph_end(struct backend *b)
+{
+    b->device->graph_end(b);
+}
+
+void backend_graph_forget(struct backend *b, const void *owner)
+{
+    if (b)
+        b->device->graph_forget(b, owner);
+}
+
+int backend_finish(struct backend *b, struct err *err)
+{
+    return b->device->finish(b, err);
 }

@@ -2,19 +2,22 @@
  * device. A pointer from backend_alloc or backend_bind belongs to the device and is only ever
  * handed to the calls here. The CPU's device memory is host memory.
  *
- * Calls are in order: what one backend_run writes, the next reads. */
+ * Calls are in order: what one backend_run writes, the next reads. A device may still be at work
+ * when they return; what goes wrong there is told by backend_finish. */
 #ifndef NEARTIE_ENGINE_BACKEND_H
 #define NEARTIE_ENGINE_BACKEND_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "kernels/kernels.h"
 
 struct err;
 struct backend;
 
-/* Open a device by name: "cpu". Errors: unknown name (lists the known ones); a device that is not
- * there. */
+/* Open a device by name: "cpu", "cuda", or "auto" for the best that is there. Errors: unknown name
+ * (lists the known ones); a device that is not there. */
 int backend_open(const char *name, struct backend **out, struct err *err);
 void backend_close(struct backend *b); /* NULL is fine */
 
@@ -25,10 +28,10 @@ const char *backend_describe(const struct backend *b); /* one line: threads, ins
 int backend_alloc(struct backend *b, size_t size_bytes, void **out, struct err *err);
 void backend_free(struct backend *b, void *p); /* NULL is fine */
 
-/* Make host memory (a weight) readable by the device; *out is host itself on the CPU. Valid until
- * backend_close; the host memory must live as long. Binding the same pointer twice is one copy. */
-int backend_bind(struct backend *b, const void *host, size_t size_bytes, void **out,
-                 struct err *err);
+/* Make a weight in host memory readable by the device; *out is the tensor's own data on the CPU.
+ * Valid until backend_close; the host memory must live as long. Binding the same memory twice is
+ * one copy. */
+int backend_bind(struct backend *b, const struct tensor *host, void **out, struct err *err);
 
 void backend_upload(struct backend *b, void *dst, const void *host, size_t size_bytes);
 void backend_download(struct backend *b, void *host, const void *src, size_t size_bytes);
@@ -40,5 +43,25 @@ const void *backend_host_view(struct backend *b, const void *p);
 
 /* Run one operator. */
 void backend_run(struct backend *b, enum op op, const struct op_args *args);
+
+/* A sequence of backend_run calls that is made again and again, every time with the same arguments:
+ * only what the memory holds differs. Two sequences differ in their keys. */
+struct graph_key {
+    const void *owner; /* who forgets it */
+    const void *out;
+    int32_t n_tokens, n_wanted;
+};
+
+/* Returns true where the device has run the whole sequence by itself, false where the calls have
+ * to be made; backend_graph_end follows them. */
+bool backend_graph_begin(struct backend *b, const struct graph_key *key);
+void backend_graph_end(struct backend *b);
+
+/* Forget an owner's sequences: memory that they use is about to go. */
+void backend_graph_forget(struct backend *b, const void *owner);
+
+/* Wait until everything is done. Returns -1 with the first thing that went wrong since the last
+ * call. */
+int backend_finish(struct backend *b, struct err *err);
 
 #endif

@@ -21,7 +21,8 @@ int session_open(struct session *s, const char *path, bool with_model, struct er
         return 0;
     if (knobs_from_env(&s->knobs, err) || model_open(s->gguf, &s->model, err))
         return -1;
-    return backend_open("cpu", &s->backend, err);
+    const char *device = getenv("NEARTIE_DEVICE");
+    return backend_open(device && *device ? device : "auto", &s->backend, err);
 }
 
 void session_close(struct session *s)

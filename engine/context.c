@@ -45,8 +45,7 @@ static void tensor_to_device(struct tensor *t, void *user)
 {
     struct binder *b = user;
     if (b->rc == 0)
-        b->rc =
-            backend_bind(b->backend, t->data, (size_t)(t->mat_bytes * t->n_mats), &t->data, b->err);
+        b->rc = backend_bind(b->backend, t, &t->data, b->err);
 }
 
 /* A copy of the model whose weights are where the device reads them. */
@@ -209,6 +208,7 @@ void forward_free(struct forward *f)
 {
     if (!f)
         return;
+    backend_graph_forget(f->backend, f);
     backend_free(f->backend, f->out.data);
     free(f->host_logits);
     backend_free(f->backend, f->scratch);
@@ -274,6 +274,18 @@ static int batch_check(struct forward *f, const struct forward_batch *b, int32_t
     return 0;
 }
 
+/* Run what the graph is aimed at. Steps of decode are the same calls over and over. */
+static void graph_run(struct forward *f)
+{
+    const struct graph_key key = {f, f->logits.data, f->tokens.n_cols, f->wanted.n_cols};
+    if (f->phase == FORWARD_PREFILL || !f->params.knobs.value[KNOB_GRAPH]) {
+        forward_graph(f);
+    } else if (!backend_graph_begin(f->backend, &key)) {
+        forward_graph(f);
+        backend_graph_end(f->backend);
+    }
+}
+
 /* Run tokens first ... first+n-1 of the batch; their logits begin at row first_row. Returns how
  * many rows went out. */
 static int32_t chunk_run(struct forward *f, const struct forward_batch *b, int32_t first, int32_t n,
@@ -295,7 +307,7 @@ static int32_t chunk_run(struct forward *f, const struct forward_batch *b, int32
     backend_upload(f->backend, f->input, f->staging,
                    (size_t)f->chunk * N_INPUT_ROWS * sizeof *f->staging);
     graph_aim(f, b->phase, n, n_wanted, first_row);
-    forward_graph(f);
+    graph_run(f);
     return n_wanted;
 }
 
@@ -315,6 +327,8 @@ int forward_run(struct forward *f, const struct forward_batch *batch, struct for
                          (size_t)f->out.row_bytes * (size_t)n_rows);
         data = f->host_logits;
     }
+    if (backend_finish(f->backend, err) < 0)
+        return -1;
     *out = (struct forward_logits){n_rows, f->model.hp.n_vocab, data, f->row_tokens};
     return 0;
 }

@@ -24,6 +24,8 @@ const struct knob_info knob_table[N_KNOBS] = {
                        "parts that decode attention reads the cache in, and adds up in order"},
     [KNOB_Q80_G2] = {PREFIX "Q80_G2", "0", "0 or 1",
                      "Q8_0 matrix-vector products: two blocks per lane, so another order"},
+    [KNOB_GRAPH] = {PREFIX "GRAPH", "1", "0 or 1",
+                    "CUDA: a step of decode is replayed as one graph; changes no result"},
     [KNOB_REF] = {PREFIX "REF", "0", "0 or 1", "float64 accumulation in every operator"},
 };
 
@@ -37,12 +39,16 @@ static const struct rule {
     [KNOB_PRIME_CHUNK] = {.max = INT32_MAX},
     [KNOB_FA_SPLIT] = {.max = 1024},
     [KNOB_Q80_G2] = {.max = 1},
+    [KNOB_GRAPH] = {.max = 1},
     [KNOB_REF] = {.max = 1},
 };
 
-/* Defaults that hang on another knob: the reference arithmetics keep their cache in float. */
+/* Defaults that are not 0. Some hang on another knob: the reference arithmetics keep their cache in
+ * float. */
 static void knobs_derive(struct knobs *k)
 {
+    if (!k->is_set[KNOB_GRAPH])
+        k->value[KNOB_GRAPH] = 1;
     if (!k->is_set[KNOB_FAST])
         k->value[KNOB_FAST] = !k->value[KNOB_REF];
     if (!k->is_set[KNOB_KV])

@@ -14,7 +14,16 @@
 struct err;
 struct model;
 
-enum knob { KNOB_FAST, KNOB_KV, KNOB_PRIME_CHUNK, KNOB_FA_SPLIT, KNOB_Q80_G2, KNOB_REF, N_KNOBS };
+enum knob {
+    KNOB_FAST,
+    KNOB_KV,
+    KNOB_PRIME_CHUNK,
+    KNOB_FA_SPLIT,
+    KNOB_Q80_G2,
+    KNOB_GRAPH,
+    KNOB_REF,
+    N_KNOBS
+};
 
 enum kv_type { KV_F16, KV_F32, KV_Q8_0 };
 

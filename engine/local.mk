@@ -4,6 +4,8 @@ noinst_LIBRARIES += %D%/libengine.a
 %C%_libengine_a_SOURCES = \
 	%D%/backend.c \
 	%D%/backend.h \
+	%D%/backend_cpu.c \
+	%D%/backend_int.h \
 	%D%/context.c \
 	%D%/forward.c \
 	%D%/forward.h \
@@ -30,11 +32,18 @@ noinst_LIBRARIES += %D%/libengine.a
 	%D%/tokenizer_merge.c \
 	%D%/tokenizer_spm.c
 
+# The CUDA device, where the toolkit is there.
+if CUDA
+%C%_libengine_a_SOURCES += %D%/backend_cuda.c
+else
+EXTRA_DIST += %D%/backend_cuda.c
+endif
+
 # Hooks: a define, so that without them no object knows the probe.
 if HOOKS
 engine_hooks = -DPROBE_HOOKS=1
 endif
-%C%_libengine_a_CPPFLAGS = $(AM_CPPFLAGS) $(engine_hooks)
+%C%_libengine_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(engine_hooks)
 
 dist_man_MANS += %D%/neartie-engine.1
 
@@ -60,4 +69,4 @@ bin_PROGRAMS += %D%/neartie-engine
 	%D%/main.c
 
 # What a program that computes links.
-engine_libs = %D%/libengine.a kernels/libkernels.a $(OPENMP_CFLAGS) $(PCRE2_LIBS) -lm
+engine_libs = %D%/libengine.a kernels/libkernels.a $(CUDA_LIBS) $(OPENMP_CFLAGS) $(PCRE2_LIBS) -lm

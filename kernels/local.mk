@@ -27,3 +27,34 @@ noinst_LIBRARIES += %D%/libkernels.a
 	%D%/ops.def \
 	%D%/quant.c \
 	%D%/quant.h
+
+# Device code: one object of each file; the compiler writes down what it depends on.
+cuda_sources = \
+	%D%/cuda_attention.cu \
+	%D%/cuda_delta.cu \
+	%D%/cuda_experts.cu \
+	%D%/cuda_matmul.cu \
+	%D%/cuda_rows.cu
+cuda_objects = \
+	%D%/cuda_attention.$(OBJEXT) \
+	%D%/cuda_delta.$(OBJEXT) \
+	%D%/cuda_experts.$(OBJEXT) \
+	%D%/cuda_matmul.$(OBJEXT) \
+	%D%/cuda_rows.$(OBJEXT)
+noinst_HEADERS += %D%/cuda.h %D%/cuda_blas.h %D%/cuda_common.cuh
+EXTRA_DIST += $(cuda_sources)
+SUFFIXES = .cu
+if CUDA
+%C%_libkernels_a_SOURCES += %D%/cuda_blas.c %D%/cuda_ops.c
+%C%_libkernels_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+%C%_libkernels_a_LIBADD = $(cuda_objects)
+CLEANFILES += $(cuda_objects)
+DISTCLEANFILES += %D%/*.cu.d
+.cu.$(OBJEXT):
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(NVCC) -c -O3 -I$(top_srcdir) $(NVCC_ARCH) $(NVCCFLAGS) -MMD -MP \
+	  -MF $(@:.$(OBJEXT)=.cu.d) -o $@ $<
+-include kernels/cuda_attention.cu.d kernels/cuda_delta.cu.d \
+	kernels/cuda_experts.cu.d kernels/cuda_matmul.cu.d kernels/cuda_rows.cu.d
+else
+EXTRA_DIST += %D%/cuda_blas.c %D%/cuda_ops.c
+endif

@@ -39,7 +39,7 @@ EXTRA_DIST += %D%/libprobe.map
 # The device capture: kernels in a fat binary inside the library, for the host's driver to load.
 EXTRA_DIST += %D%/capture_cuda.cu
 if CUDA
-%C%_libshim_a_CPPFLAGS = $(AM_CPPFLAGS) -I$(CUDA_HOME)/include
+%C%_libshim_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %C%_libshim_a_SOURCES += %D%/device_cuda.c
 EXTRA_DIST += %D%/device_none.c
 CLEANFILES += %D%/capture_cuda.fatbin

@@ -534,6 +534,15 @@ static void check_not_finite(enum op op, const char *form_name)
     }
 }
 
+#ifdef HAVE_CUDA
+#include "tests/kernels_cuda.h"
+#else
+static void check_cuda(void)
+{
+    skip("the CUDA forms", "configured without the CUDA Toolkit");
+}
+#endif
+
 int main(void)
 {
     set_threads(1);
@@ -547,5 +556,6 @@ int main(void)
                 kernels_set_isa(forms[i].name))
                 check_not_finite((enum op)op, forms[i].name);
     }
+    check_cuda();
     return tap_done();
 }

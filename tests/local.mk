@@ -13,7 +13,7 @@ AM_TESTS_ENVIRONMENT = \
 	if test -z "$$NEARTIE_SHARED" && test -d '$(abs_top_srcdir)/../shared/models'; then \
 	  NEARTIE_SHARED='$(abs_top_srcdir)/../shared'; fi; export NEARTIE_SHARED;
 
-noinst_HEADERS += %D%/gguf_buf.h %D%/tap.h
+noinst_HEADERS += %D%/gguf_buf.h %D%/kernels_cuda.h %D%/tap.h
 EXTRA_DIST += %D%/testlib.sh %D%/gpu_capture.py %D%/gpu_probe.py $(sh_tests)
 
 sh_tests = \
@@ -116,7 +116,8 @@ check_PROGRAMS += %D%/forward_t
 %C%_forward_t_LDADD = $(engine_libs)
 check_PROGRAMS += %D%/kernels_t
 %C%_kernels_t_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
-%C%_kernels_t_LDADD = kernels/libkernels.a $(OPENMP_CFLAGS) -lm
+%C%_kernels_t_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+%C%_kernels_t_LDADD = kernels/libkernels.a $(CUDA_LIBS) $(OPENMP_CFLAGS) -lm
 check_PROGRAMS += %D%/knobs_t
 %C%_knobs_t_LDADD = $(engine_libs)
 
