@@ -274,6 +274,7 @@ static void *writer_main(void *arg)
         log_keep();
     else
         p->shared_files = true;
+    store_single_thread();
     pthread_mutex_lock(&p->quiet);
     int rc = open_all(w, &err);
     pthread_mutex_unlock(&p->quiet);

@@ -53,6 +53,7 @@ CLEANFILES += %D%/sql_text.c
 noinst_LIBRARIES += %D%/libsql.a
 %C%_libsql_a_CFLAGS = $(AM_CFLAGS) -fPIC -fvisibility=hidden
 %C%_libsql_a_SOURCES = \
+	%D%/print.c %D%/print.h \
 	%D%/record.h \
 	%D%/recover.c %D%/recover.h \
 	%D%/spool.c %D%/spool.h \

@@ -19,14 +19,15 @@ static const char *const statement_sql[N_STATEMENTS] = {
     [ST_COMMIT] = "COMMIT",
     [ST_ROLLBACK] = "ROLLBACK",
     [ST_MARK] = "UPDATE meta SET value = ?2 WHERE key = ?1",
-    [ST_FORWARD] = "INSERT INTO forwards(forward_id, run_id, arm_id, started_ns, n_tokens, n_seqs,"
-                   " n_past, ubatch_index, n_ubatch, thread) VALUES(?,?,?,?,?,?,?,?,?,?)",
+    [ST_FORWARD] =
+        "INSERT INTO forwards(forward_id, run_id, arm_id, started_ns, n_tokens, n_seqs,"
+        " n_past, ubatch_index, n_ubatch, thread, duration_ns) VALUES(?,?,?,?,?,?,?,?,?,?,?)",
     [ST_END] = "UPDATE forwards SET duration_ns = ?2 - started_ns WHERE forward_id = ?1",
     [ST_ROW] = "INSERT INTO logits(row_id, forward_id, seq_id, pos, batch_row, context_hash,"
                " input_token, dtype, top1, top1_logit, top2, top2_logit, margin, lse, n_nan,"
-               " n_posinf, n_neginf, first_bad, topk, arm_id)"
-               " VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-               "(SELECT arm_id FROM forwards WHERE forward_id = ?2))",
+               " n_posinf, n_neginf, first_bad, topk, emitted_token, arm_id)"
+               " VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+    [ST_ARM_OF] = "SELECT arm_id FROM forwards WHERE forward_id = ?",
     [ST_DELTA] = "INSERT INTO deltas(row_id, base_row_id, token, logit, base_logit, delta, bound)"
                  " VALUES(?,?,?,?,?,?,?)",
     [ST_TOKEN] = "UPDATE logits SET emitted_token = ?2 WHERE row_id = ?1",
@@ -176,6 +177,14 @@ static int open_connection(struct store *s, struct err *err)
                 err);
 }
 
+void store_single_thread(void)
+{
+    /* Refused once SQLite has begun, as in the child of a fork: then the answer is there already.
+     */
+    sqlite3_config(SQLITE_CONFIG_SINGLETHREAD);
+    sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+}
+
 int store_open(struct store **out, const char *path, struct err *err)
 {
     struct store *s = calloc(1, sizeof *s);
@@ -323,6 +332,8 @@ int store_begin(struct store *s, struct err *err)
 int store_commit(struct store *s, uint64_t n_done, struct err *err)
 {
     char mark[96];
+    if (store_flush(s, err))
+        return -1;
     mark_text(s, n_done, mark);
     sqlite3_bind_text(s->st[ST_MARK], 1, s->mark_key, -1, SQLITE_STATIC);
     sqlite3_bind_text(s->st[ST_MARK], 2, mark, -1, SQLITE_STATIC);
@@ -340,6 +351,8 @@ void store_rollback(struct store *s)
 {
     if (!sqlite3_get_autocommit(s->db))
         store_step(s, ST_ROLLBACK, NULL);
+    s->forwards.n = s->rows.n = 0;
+    s->arm_of_forward = 0;
     /* What the caches say is in the file may have gone with the transaction. */
     memset(s->sequences, 0, sizeof s->sequences);
     if (s->vocab_done)

@@ -19,6 +19,10 @@ struct store_vocab {
     const char *text;
 };
 
+/* Say, before anything else, that one thread alone uses SQLite in this process; for a process that
+ * has a copy of SQLite to itself. Its locks fall away. */
+void store_single_thread(void);
+
 /* Open the database at path, or create it with mode 0600. A file that is not a neartie database, or
  * one of another schema version, is an error and stays as it is, byte for byte. */
 int store_open(struct store **out, const char *path, struct err *err);
@@ -28,8 +32,9 @@ int store_open(struct store **out, const char *path, struct err *err);
 int store_run_begin(struct store *s, const struct run_identity *run, uint64_t *n_done,
                     struct err *err);
 
-/* Transactions. store_put takes one record; a record that the schema refuses is counted in `gaps`
- * and passed over. store_commit states that the first n_done records of the run are in the file. */
+/* Transactions. store_put takes one record, which must stay as it is until store_commit or
+ * store_rollback; a record that the schema refuses is counted in `gaps` and passed over.
+ * store_commit states that the first n_done records of the run are in the file. */
 int store_begin(struct store *s, struct err *err);
 int store_put(struct store *s, const struct record *r, struct err *err);
 int store_commit(struct store *s, uint64_t n_done, struct err *err);

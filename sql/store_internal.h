@@ -15,6 +15,7 @@ enum store_statement {
     ST_FORWARD,
     ST_END,
     ST_ROW,
+    ST_ARM_OF,
     ST_DELTA,
     ST_TOKEN,
     ST_SETTING,
@@ -31,7 +32,24 @@ enum store_statement {
     N_STATEMENTS
 };
 
-enum { SEQUENCE_CACHE = 4096 };
+enum {
+    SEQUENCE_CACHE = 4096,
+    HELD_MAX = 8192,          /* records of a kind that are held back in a transaction */
+    HELD_INDEX = 4 * HELD_MAX /* more than the ids of that many records span */
+};
+
+/* Forwards or rows of this transaction, held back until it is committed: what comes later and
+ * belongs to them (their end, their token) is then inserted with them and costs no update. */
+struct held {
+    int n;
+    struct held_item {
+        uint64_t id;
+        const void *record; /* in the ring; see store_put */
+        int64_t late;       /* what came later; HELD_NONE */
+    } items[HELD_MAX];
+    uint16_t at[HELD_INDEX]; /* position of an id, by its low bits; checked when it is read */
+};
+#define HELD_NONE INT64_MIN
 
 struct store {
     sqlite3 *db;
@@ -46,6 +64,8 @@ struct store {
     uint64_t n_refused_in_file;                     /* of these, stated in `gaps` */
     struct store_vocab vocab;                       /* borrowed */
     unsigned char *vocab_done;                      /* bit per id: its text is in the file */
+    struct held forwards, rows;
+    int64_t arm_of_forward, arm_id; /* the last forward whose arm was looked up; 0 = none */
     struct {
         int64_t seq, seq_id;     /* seq_id 0 = empty */
     } sequences[SEQUENCE_CACHE]; /* direct-mapped by seq */
@@ -53,6 +73,9 @@ struct store {
 
 /* Fill err from SQLite's own message; returns -1. */
 int store_fail(const struct store *s, struct err *err);
+
+/* Insert what is held back. */
+int store_flush(struct store *s, struct err *err);
 
 /* Run a statement that returns no row, then reset it. */
 int store_step(struct store *s, enum store_statement which, struct err *err);

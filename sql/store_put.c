@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include "sql/print.h"
 #include "sql/store_internal.h"
 
 #include <inttypes.h>
@@ -12,12 +13,12 @@
 static const char *const dtype_names[] = {"f32", "f16", "bf16"};
 static const char *const phase_names[] = {"prefill", "decode", "verify"};
 
-/* Run the statement; a record that the schema refuses must not hold up those behind it. */
+/* Run the statement; a record that the schema refuses must not hold up those behind it. Bindings
+ * stay: who does not bind all of them calls fresh first. */
 static int put(struct store *s, enum store_statement which, struct err *err)
 {
     int rc = sqlite3_step(s->st[which]);
     sqlite3_reset(s->st[which]);
-    sqlite3_clear_bindings(s->st[which]);
     if (rc == SQLITE_DONE)
         return 0;
     if ((rc & 0xff) == SQLITE_CONSTRAINT || (rc & 0xff) == SQLITE_MISMATCH) {
@@ -25,6 +26,13 @@ static int put(struct store *s, enum store_statement which, struct err *err)
         return 0;
     }
     return store_fail(s, err);
+}
+
+/* The statement with nothing bound. */
+static sqlite3_stmt *fresh(struct store *s, enum store_statement which)
+{
+    sqlite3_clear_bindings(s->st[which]);
+    return s->st[which];
 }
 
 static void bind_text(sqlite3_stmt *st, int i, const char *text, size_t size)
@@ -62,7 +70,8 @@ static int64_t sequence_id(struct store *s, int64_t seq, struct err *err)
 
 static int put_text_of(struct store *s, int32_t token, struct err *err)
 {
-    if (token < 0 || token >= s->vocab.n || s->vocab_done[token / 8] & 1 << token % 8)
+    if (!s->vocab.n || token < 0 || token >= s->vocab.n ||
+        s->vocab_done[token / 8] & 1 << token % 8)
         return 0;
     s->vocab_done[token / 8] |= (unsigned char)(1 << token % 8);
     uint32_t from = s->vocab.offset[token], to = s->vocab.offset[token + 1];
@@ -84,24 +93,17 @@ static int put_texts(struct store *s, const struct record_row *row, struct err *
     return put_text_of(s, row->input_token, err);
 }
 
-/* Append a float so that it reads back bit-equal: nine digits identify a float. JSON has no
- * infinity; a number beyond double's range is read as one by SQLite and Python alike. */
-static char *print_float(char *p, float x)
-{
-    if (isinf(x))
-        return p + sprintf(p, x > 0 ? "9e999" : "-9e999");
-    if (x == 0 && signbit(x))
-        return p + sprintf(p, "-0.0");
-    return p + sprintf(p, "%.9g", (double)x);
-}
-
-/* [[id,logit],...]; at most RECORD_TOP_MAX * 30 + 2 bytes. */
+/* [[id,logit],...] */
 static int print_top(char *out, const struct record_row *row)
 {
     char *p = out;
     *p++ = '[';
     for (int i = 0; i < row->n_top; i++) {
-        p += sprintf(p, "%s[%d,", i ? "," : "", row->top[i].token);
+        if (i)
+            *p++ = ',';
+        *p++ = '[';
+        p = print_int(p, row->top[i].token);
+        *p++ = ',';
         p = print_float(p, row->top[i].logit);
         *p++ = ']';
     }
@@ -127,39 +129,49 @@ static void bind_best(sqlite3_stmt *st, const struct record_row *row)
     }
 }
 
-static int put_delta(struct store *s, const struct record_row *row, const struct record_base *b,
-                     int bound, struct err *err)
-{
-    sqlite3_stmt *st = s->st[ST_DELTA];
-    sqlite3_bind_int64(st, 1, (int64_t)row->row_id + s->row_offset);
-    sqlite3_bind_int64(st, 2, (int64_t)row->base_row_id + s->row_offset);
-    sqlite3_bind_int(st, 3, b->token);
-    sqlite3_bind_double(st, 4, (double)b->logit);
-    sqlite3_bind_double(st, 5, (double)b->base_logit);
-    sqlite3_bind_double(st, 6, (double)b->logit - (double)b->base_logit);
-    sqlite3_bind_int(st, 7, bound);
-    return put(s, ST_DELTA, err);
-}
+struct delta {
+    struct record_base at;
+    int bound;
+};
 
-static bool in_base(const struct record_row *row, int32_t token)
+/* Exact at the base row's top ids; at this row's own the base value is at most its last. In the
+ * order of the table's key, so that each is appended. */
+static int collect_deltas(const struct record_row *row, struct delta out[2 * RECORD_TOP_MAX])
 {
     const struct record_base *base = record_row_base(row);
-    for (int i = 0; i < row->n_base; i++)
-        if (base[i].token == token)
-            return true;
-    return false;
+    int n = 0;
+    for (int i = 0; i < row->n_base + (row->base_whole ? 0 : row->n_top); i++) {
+        int own = i - row->n_base, at = n;
+        struct delta d = {own < 0 ? base[i]
+                                  : (struct record_base){row->top[own].token, row->top[own].logit,
+                                                         row->base_last},
+                          own >= 0};
+        while (at > 0 && out[at - 1].at.token > d.at.token)
+            at--;
+        if (at > 0 && out[at - 1].at.token == d.at.token)
+            continue;
+        memmove(out + at + 1, out + at, (size_t)(n - at) * sizeof *out);
+        out[at] = d;
+        n++;
+    }
+    return n;
 }
 
-/* Exact at the base row's top ids; at this row's own the base value is at most its last. */
 static int put_deltas(struct store *s, const struct record_row *row, struct err *err)
 {
-    const struct record_base *base = record_row_base(row);
-    for (int i = 0; i < row->n_base; i++)
-        if (put_delta(s, row, &base[i], 0, err))
-            return -1;
-    for (int i = 0; i < row->n_top && !row->base_whole; i++) {
-        struct record_base b = {row->top[i].token, row->top[i].logit, row->base_last};
-        if (!in_base(row, b.token) && put_delta(s, row, &b, 1, err))
+    struct delta deltas[2 * RECORD_TOP_MAX];
+    sqlite3_stmt *st = s->st[ST_DELTA];
+    int n = collect_deltas(row, deltas);
+    sqlite3_bind_int64(st, 1, (int64_t)row->row_id + s->row_offset);
+    sqlite3_bind_int64(st, 2, (int64_t)row->base_row_id + s->row_offset);
+    for (int i = 0; i < n; i++) {
+        const struct record_base *d = &deltas[i].at;
+        sqlite3_bind_int(st, 3, d->token);
+        sqlite3_bind_double(st, 4, (double)d->logit);
+        sqlite3_bind_double(st, 5, (double)d->base_logit);
+        sqlite3_bind_double(st, 6, (double)d->logit - (double)d->base_logit);
+        sqlite3_bind_int(st, 7, deltas[i].bound);
+        if (put(s, ST_DELTA, err))
             return -1;
     }
     return 0;
@@ -175,10 +187,37 @@ static int put_n_vocab(struct store *s, int32_t n_vocab, struct err *err)
     return put(s, ST_N_VOCAB, err);
 }
 
-static int put_row(struct store *s, const struct record_row *row, struct err *err)
+/* The held record of that id, or NULL. */
+static struct held_item *find_held(struct held *h, uint64_t id)
 {
-    sqlite3_stmt *st = s->st[ST_ROW];
-    char hash[17], topk[RECORD_TOP_MAX * 30 + 2];
+    int i = h->at[id % HELD_INDEX];
+    return i < h->n && h->items[i].id == id ? &h->items[i] : NULL;
+}
+
+/* The file's arm of a row's forward, which is held or in the file; 0 = unknown. */
+static int64_t arm_of(struct store *s, uint64_t forward_id)
+{
+    const struct held_item *item = find_held(&s->forwards, forward_id);
+    int64_t id = (int64_t)forward_id + s->forward_offset;
+    if (item) {
+        int32_t arm = ((const struct record_forward *)item->record)->arm;
+        return arm > 0 ? arm + s->arm_offset : 0;
+    }
+    if (s->arm_of_forward != id) {
+        sqlite3_stmt *st = s->st[ST_ARM_OF];
+        sqlite3_bind_int64(st, 1, id);
+        s->arm_id = sqlite3_step(st) == SQLITE_ROW ? sqlite3_column_int64(st, 0) : 0;
+        sqlite3_reset(st);
+        s->arm_of_forward = id;
+    }
+    return s->arm_id;
+}
+
+static int put_row(struct store *s, const struct held_item *item, struct err *err)
+{
+    const struct record_row *row = item->record;
+    sqlite3_stmt *st = fresh(s, ST_ROW);
+    char hash[16], topk[RECORD_TOP_MAX * 30 + 2];
     int64_t seq_id = sequence_id(s, row->seq, err);
     if (!seq_id)
         return -1;
@@ -188,8 +227,8 @@ static int put_row(struct store *s, const struct record_row *row, struct err *er
     sqlite3_bind_int64(st, 4, row->pos);
     sqlite3_bind_int(st, 5, row->batch_row);
     if (row->context_hash) {
-        snprintf(hash, sizeof hash, "%016" PRIx64, row->context_hash);
-        sqlite3_bind_text(st, 6, hash, 16, SQLITE_STATIC);
+        print_hash(hash, row->context_hash);
+        sqlite3_bind_text(st, 6, hash, sizeof hash, SQLITE_STATIC);
     }
     if (row->input_token >= 0)
         sqlite3_bind_int(st, 7, row->input_token);
@@ -202,14 +241,21 @@ static int put_row(struct store *s, const struct record_row *row, struct err *er
     if (row->first_bad >= 0)
         sqlite3_bind_int(st, 18, row->first_bad);
     sqlite3_bind_text(st, 19, topk, print_top(topk, row), SQLITE_STATIC);
-    if (put(s, ST_ROW, err) || put_n_vocab(s, row->n_vocab, err) || put_texts(s, row, err))
+    if (item->late != HELD_NONE)
+        sqlite3_bind_int64(st, 20, item->late);
+    int64_t arm_id = arm_of(s, row->forward_id);
+    if (arm_id)
+        sqlite3_bind_int64(st, 21, arm_id);
+    if (put(s, ST_ROW, err) || put_n_vocab(s, row->n_vocab, err) || put_texts(s, row, err) ||
+        (item->late != HELD_NONE && put_text_of(s, (int32_t)item->late, err)))
         return -1;
     return row->base_row_id ? put_deltas(s, row, err) : 0;
 }
 
-static int put_forward(struct store *s, const struct record_forward *f, struct err *err)
+static int put_forward(struct store *s, const struct held_item *item, struct err *err)
 {
-    sqlite3_stmt *st = s->st[ST_FORWARD];
+    const struct record_forward *f = item->record;
+    sqlite3_stmt *st = fresh(s, ST_FORWARD);
     sqlite3_bind_int64(st, 1, (int64_t)f->forward_id + s->forward_offset);
     sqlite3_bind_int64(st, 2, s->run_id);
     if (f->arm > 0)
@@ -221,11 +267,39 @@ static int put_forward(struct store *s, const struct record_forward *f, struct e
     sqlite3_bind_int(st, 8, f->ubatch_index);
     sqlite3_bind_int(st, 9, f->n_ubatch);
     sqlite3_bind_int64(st, 10, f->thread);
+    if (item->late != HELD_NONE)
+        sqlite3_bind_int64(st, 11, item->late - f->started_ns);
     return put(s, ST_FORWARD, err);
+}
+
+int store_flush(struct store *s, struct err *err)
+{
+    for (int i = 0; i < s->forwards.n; i++)
+        if (put_forward(s, &s->forwards.items[i], err))
+            return -1;
+    for (int i = 0; i < s->rows.n; i++)
+        if (put_row(s, &s->rows.items[i], err))
+            return -1;
+    s->forwards.n = s->rows.n = 0;
+    return 0;
+}
+
+static int hold(struct store *s, struct held *h, uint64_t id, const void *record, struct err *err)
+{
+    if (h->n == HELD_MAX && store_flush(s, err))
+        return -1;
+    h->at[id % HELD_INDEX] = (uint16_t)h->n;
+    h->items[h->n++] = (struct held_item){id, record, HELD_NONE};
+    return 0;
 }
 
 static int put_end(struct store *s, const struct record_end *e, struct err *err)
 {
+    struct held_item *forward = find_held(&s->forwards, e->forward_id);
+    if (forward) {
+        forward->late = e->ended_ns;
+        return 0;
+    }
     sqlite3_bind_int64(s->st[ST_END], 1, (int64_t)e->forward_id + s->forward_offset);
     sqlite3_bind_int64(s->st[ST_END], 2, e->ended_ns);
     return put(s, ST_END, err);
@@ -233,6 +307,11 @@ static int put_end(struct store *s, const struct record_end *e, struct err *err)
 
 static int put_token(struct store *s, const struct record_token *t, struct err *err)
 {
+    struct held_item *row = find_held(&s->rows, t->row_id);
+    if (row) {
+        row->late = t->token;
+        return 0;
+    }
     sqlite3_bind_int64(s->st[ST_TOKEN], 1, (int64_t)t->row_id + s->row_offset);
     sqlite3_bind_int(s->st[ST_TOKEN], 2, t->token);
     if (put(s, ST_TOKEN, err))
@@ -274,7 +353,7 @@ static int put_setting(struct store *s, const struct record_setting *v, size_t n
 
 static int put_arm(struct store *s, const struct record_arm *a, struct err *err)
 {
-    sqlite3_stmt *st = s->st[ST_ARM];
+    sqlite3_stmt *st = fresh(s, ST_ARM);
     sqlite3_bind_int64(st, 1, a->arm + s->arm_offset);
     sqlite3_bind_int64(st, 2, s->run_id);
     sqlite3_bind_text(st, 3, a->label, (int)strnlen(a->label, sizeof a->label), SQLITE_STATIC);
@@ -285,7 +364,7 @@ static int put_arm(struct store *s, const struct record_arm *a, struct err *err)
 
 static int put_sequence(struct store *s, const struct record_sequence *q, struct err *err)
 {
-    sqlite3_stmt *st = s->st[ST_SEQUENCE_NAME];
+    sqlite3_stmt *st = fresh(s, ST_SEQUENCE_NAME);
     int64_t id = sequence_id(s, q->seq, err);
     int64_t parent = id && q->parent >= 0 ? sequence_id(s, q->parent, err) : 0;
     if (!id || (q->parent >= 0 && !parent))
@@ -356,7 +435,8 @@ int store_put(struct store *s, const struct record *r, struct err *err)
         return 0;
     case RECORD_FORWARD:
         if (n >= sizeof(struct record_forward))
-            return put_forward(s, body, err);
+            return hold(s, &s->forwards, ((const struct record_forward *)body)->forward_id, body,
+                        err);
         break;
     case RECORD_END:
         if (n >= sizeof(struct record_end))
@@ -364,7 +444,7 @@ int store_put(struct store *s, const struct record *r, struct err *err)
         break;
     case RECORD_ROW:
         if (row_whole(body, n))
-            return put_row(s, body, err);
+            return hold(s, &s->rows, ((const struct record_row *)body)->row_id, body, err);
         break;
     case RECORD_TOKEN:
         if (n >= sizeof(struct record_token))

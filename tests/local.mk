@@ -50,6 +50,10 @@ check_PROGRAMS += %D%/probe_t
 %C%_probe_t_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS)
 %C%_probe_t_LDADD = shim/libshim.a $(SQLITE_LIBS) -lm
 
+check_PROGRAMS += %D%/print_t
+%C%_print_t_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS)
+%C%_print_t_LDADD = sql/libsql.a $(SQLITE_LIBS) -lm
+
 check_PROGRAMS += %D%/spool_t
 %C%_spool_t_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS)
 %C%_spool_t_LDFLAGS = $(AM_LDFLAGS) -pthread
@@ -147,3 +151,12 @@ check_PROGRAMS += %D%/fixtures_t
 noinst_HEADERS += %D%/trial.h
 check_PROGRAMS += %D%/calibrated_t
 %C%_calibrated_t_LDADD = collector/librule.a $(GSL_LIBS) -lm
+
+# Figures, not tests: make bench.
+EXTRA_PROGRAMS = %D%/bench_store
+%C%_bench_store_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS)
+%C%_bench_store_LDADD = shim/libshim.a sql/libsql.a $(SQLITE_LIBS) -lm
+CLEANFILES += %D%/bench_store
+bench: %D%/bench_store
+	%D%/bench_store
+.PHONY: bench
