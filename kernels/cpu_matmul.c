@@ -26,11 +26,6 @@ static struct product product_of(const struct op_args *a, enum cpu_isa isa, bool
                             a->out.n_rows / a->in[0].n_rows};
 }
 
-static bool is_worth_threads(const struct op_args *a)
-{
-    return (int64_t)a->out.n_rows * a->in[1].n_rows * a->in[1].n_cols > cpu_worth_threads;
-}
-
 static const void *activation_row(const struct product *p, int32_t row)
 {
     const struct tensor *x = &p->a->in[0];
@@ -38,13 +33,12 @@ static const void *activation_row(const struct product *p, int32_t row)
                         : tensor_row(x, 0, row);
 }
 
-/* Called by every thread of a team. */
 static void activations_round(const struct product *p)
 {
     const struct tensor *x = &p->a->in[0];
     if (!p->dot->pack)
         return;
-#pragma omp for schedule(static)
+    PARALLEL_FOR((int64_t)x->n_rows * x->n_cols)
     for (int32_t row = 0; row < x->n_rows; row++)
         p->dot->pack(tensor_row(x, 0, row), x->n_cols, (void *)activation_row(p, row));
 }
@@ -75,20 +69,17 @@ static void part_run(const struct product *p, int32_t mat, int32_t first, const 
 void cpu_matmul(const struct op_args *a, enum cpu_isa isa, bool many)
 {
     const struct product p = product_of(a, isa, many);
-#pragma omp parallel if (is_worth_threads(a))
-    {
-        activations_round(&p);
-#pragma omp for schedule(static)
-        for (int32_t row = 0; row < a->in[1].n_rows; row += PART_ROWS)
-            for (int32_t t = 0; t < a->out.n_rows; t += PART_TOKENS) {
-                int32_t slots[PART_TOKENS], n = 0;
-                while (n < PART_TOKENS && t + n < a->out.n_rows) {
-                    slots[n] = t + n;
-                    n++;
-                }
-                part_run(&p, 0, row, slots, n);
+    activations_round(&p);
+    PARALLEL_FOR((int64_t)a->out.n_rows * a->in[1].n_rows * a->in[1].n_cols)
+    for (int32_t row = 0; row < a->in[1].n_rows; row += PART_ROWS)
+        for (int32_t t = 0; t < a->out.n_rows; t += PART_TOKENS) {
+            int32_t slots[PART_TOKENS], n = 0;
+            while (n < PART_TOKENS && t + n < a->out.n_rows) {
+                slots[n] = t + n;
+                n++;
             }
-    }
+            part_run(&p, 0, row, slots, n);
+        }
 }
 
 /* Rows of out by expert: those of expert e are slots[start[e]] ... slots[start[e + 1] - 1]. */
@@ -126,15 +117,13 @@ void cpu_experts(const struct op_args *a, enum cpu_isa isa, bool many)
     const struct product p = product_of(a, isa, many);
     const struct slots s = slots_sort(a);
     int32_t n_parts = (a->in[1].n_rows + PART_ROWS - 1) / PART_ROWS;
-#pragma omp parallel if (is_worth_threads(a))
-    {
-        activations_round(&p);
-#pragma omp for schedule(dynamic)
-        for (int32_t i = 0; i < a->in[1].n_mats * n_parts; i++) {
-            int32_t e = i / n_parts, end = s.start[e + 1];
-            for (int32_t k = s.start[e]; k < end; k += PART_TOKENS)
-                part_run(&p, e, i % n_parts * PART_ROWS, s.slots + k,
-                         end - k < PART_TOKENS ? end - k : PART_TOKENS);
+    activations_round(&p);
+    PARALLEL_FOR((int64_t)a->out.n_rows * a->in[1].n_rows * a->in[1].n_cols)
+    for (int32_t i = 0; i < a->in[1].n_mats * n_parts; i++) {
+        int32_t e = i % a->in[1].n_mats, first = i / a->in[1].n_mats * PART_ROWS;
+        for (int32_t k = s.start[e]; k < s.start[e + 1]; k += PART_TOKENS) {
+            int32_t left = s.start[e + 1] - k;
+            part_run(&p, e, first, s.slots + k, left < PART_TOKENS ? left : PART_TOKENS);
         }
     }
 }
