@@ -196,26 +196,48 @@ static void run_tests(struct verdict *out, const struct stat_input *input, doubl
     }
 }
 
-/* The tests in the order in which one becomes the reason. */
-static const enum verdict_test_id systematic_order[] = {TEST_TAG, TEST_ID, TEST_SIGN, TEST_SLOPE,
-                                                        TEST_SCALE};
-static const enum verdict_test_id unexplained_order[] = {TEST_WORST, TEST_COUNT, TEST_MAX,
-                                                         TEST_EXCEED};
-
 /* Sign and slope both answer to a change of temperature and to a common shift: the one that stands
  * out more from its standard error is named. */
-static bool slope_before_sign(const struct verdict *verdict)
+static int stronger_shift(const struct verdict *verdict)
 {
     const struct verdict_test *sign = &verdict->tests[TEST_SIGN];
     const struct verdict_test *slope = &verdict->tests[TEST_SLOPE];
-    return slope->rejects && fabs(slope->statistic) > fabs(sign->statistic);
+    if (!sign->rejects && !slope->rejects)
+        return -1;
+    if (sign->rejects && slope->rejects)
+        return fabs(slope->statistic) > fabs(sign->statistic) ? TEST_SLOPE : TEST_SIGN;
+    return slope->rejects ? TEST_SLOPE : TEST_SIGN;
 }
 
-static int first_rejecting(const struct verdict *verdict, const enum verdict_test_id *order, int n)
+/* Whether a shift or slope explains most of what the scale has grown by. */
+static bool explains_scale(const struct verdict *verdict, int shift)
 {
-    for (int k = 0; k < n; k++)
+    double grown = 1 - 1 / (verdict->ratio * verdict->ratio);
+    return verdict->tests[shift].share > grown / 2;
+}
+
+/* The test that says most about where a SYSTEMATIC difference sits; -1: none rejects. Where the
+ * scale as a whole has grown, a tag is named only if it is alone: its other rows are sound. */
+static int systematic_reason(const struct verdict *verdict)
+{
+    const struct verdict_test *tests = verdict->tests;
+    bool grown = tests[TEST_SCALE].rejects;
+    int shift = stronger_shift(verdict);
+    if (tests[TEST_TAG].rejects && (!grown || verdict->tags[0].ratio_rest <= tests[TEST_TAG].limit))
+        return TEST_TAG;
+    if (tests[TEST_ID].rejects && !grown)
+        return TEST_ID;
+    if (shift >= 0 && (!grown || explains_scale(verdict, shift)))
+        return shift;
+    return grown ? TEST_SCALE : -1;
+}
+
+static int unexplained_reason(const struct verdict *verdict)
+{
+    static const enum verdict_test_id order[] = {TEST_WORST, TEST_COUNT, TEST_MAX, TEST_EXCEED};
+    for (size_t k = 0; k < sizeof order / sizeof *order; k++)
         if (verdict->tests[order[k]].rejects)
-            return order[k] == TEST_SIGN && slope_before_sign(verdict) ? TEST_SLOPE : (int)order[k];
+            return (int)order[k];
     return -1;
 }
 
@@ -230,8 +252,7 @@ static void append_reason(char *buf, size_t size, const struct verdict *verdict,
  * beside. Returns the class, or VERDICT_N_CLASSES. */
 static enum verdict_class find_defect(struct verdict *out)
 {
-    int systematic = first_rejecting(out, systematic_order, 5);
-    int unexplained = first_rejecting(out, unexplained_order, 4);
+    int systematic = systematic_reason(out), unexplained = unexplained_reason(out);
     int first = systematic >= 0 ? systematic : unexplained;
     if (first < 0)
         return VERDICT_N_CLASSES;

@@ -43,6 +43,7 @@ struct verdict_test {
     double effect;     /* in the unit of the test: ratio, share, logits */
     double limit;      /* the effect must exceed this; NAN: none */
     double statistic;  /* of a permutation: effect over its standard error; else NAN */
+    double share;      /* sign and slope: of the contrasts' squares, explained; else NAN */
     double p;          /* NAN: the test has none, the effect alone decides */
     double p_adjusted; /* Holm over the tests that apply */
     char detail[160];  /* what was compared, in words; or why the test does not apply */
@@ -59,7 +60,7 @@ struct verdict_tag {
     size_t flips, flips_rest;
     double scale, scale_rest;
     double ratio;         /* to the floor's scale, or to the same group's in the control */
-    double ratio_rest;    /* to the floor's scale */
+    double ratio_rest;    /* of the other rows, in the same way */
     double p, p_adjusted; /* p_adjusted: Benjamini-Hochberg over the tags; NAN: not tested, because
                              no tag of its kind stands out */
     bool rejects;

@@ -224,6 +224,8 @@ static void reduce_flip(const struct pair_row *row, struct reduced *out)
     out->flip = true;
     out->flags |= PAIR_FLIPPED;
     out->peak = fmax(out->peak, gap_a + gap_b);
+    if (!b_i.exact) /* nothing is known of the runner-up's contrast; what B chose moved by this */
+        out->contrast = gap_a + gap_b;
     out->detail = (struct pair_flip){
         .token_a = a->topk[0].token,
         .token_b = b->topk[0].token,

@@ -7,7 +7,8 @@
  * row is x = (b_v - a_v) - (b_i - a_i), the change of the gap; it is the same for
  * log-probabilities, and B prefers v to i exactly if x > m (or x = m and v < i). An id missing from
  * a list is bounded by that list's last logit: the row is then marked as bounded, and never
- * dropped. */
+ * dropped; where i itself is missing from B's list, the contrast of B's choice stands for the
+ * runner-up's. */
 #ifndef NEARTIE_COLLECTOR_PAIRS_H
 #define NEARTIE_COLLECTOR_PAIRS_H
 

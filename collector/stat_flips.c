@@ -58,6 +58,8 @@ void stat_test_count(const struct stat_input *input, struct verdict_test *out)
     for (size_t i = 0; i < test->n; i++)
         expected += input->q[i];
     *out = (struct verdict_test){
+        .statistic = NAN,
+        .share = NAN,
         .applies = input->n > 0,
         .effect = expected > 0 ? (double)flips / expected
                   : flips      ? INFINITY
@@ -82,7 +84,7 @@ void stat_test_count(const struct stat_input *input, struct verdict_test *out)
 /* A tail is known worst where it matters here, and sequences that share a scale make it thicker
  * than one control shows: a flipped margin must also be this many times the control's largest
  * contrast. */
-static const double WORST_RATIO = 1.5;
+static const double WORST_RATIO = 2;
 
 void stat_test_worst(const struct stat_input *input, struct verdict_test *out)
 {
@@ -92,7 +94,7 @@ void stat_test_worst(const struct stat_input *input, struct verdict_test *out)
     for (size_t i = 0; i < test->n; i++)
         if (test->flags[i] & PAIR_FLIPPED)
             widest = fmax(widest, test->margin[i]);
-    *out = (struct verdict_test){.limit = NAN, .p = NAN};
+    *out = (struct verdict_test){.statistic = NAN, .share = NAN, .limit = NAN, .p = NAN};
     if (widest < 0) {
         snprintf(out->detail, sizeof out->detail, "no flip");
         return;

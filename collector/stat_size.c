@@ -57,6 +57,8 @@ void stat_test_scale(const struct stat_input *input, struct verdict_test *out)
                    : prior       ? input->prior_limit / base
                                  : STAT_LOOSE_RATIO;
     *out = (struct verdict_test){
+        .statistic = NAN,
+        .share = NAN,
         .applies = input->n > 0,
         .effect = base > 0 ? input->scale / base : INFINITY,
         .limit = limit,
@@ -70,7 +72,8 @@ void stat_test_scale(const struct stat_input *input, struct verdict_test *out)
 
 void stat_test_max(const struct stat_input *input, struct verdict_test *out)
 {
-    *out = (struct verdict_test){.applies = input->n > 0, .limit = NAN, .p = NAN};
+    *out = (struct verdict_test){
+        .statistic = NAN, .share = NAN, .applies = input->n > 0, .limit = NAN, .p = NAN};
     if (!out->applies)
         return;
     if (input->floor.n_strata) {
@@ -100,7 +103,7 @@ static void add_tops(const struct pairs *pairs, size_t per_unit, struct stat_top
 void stat_test_exceed(const struct stat_input *input, struct verdict_test *out)
 {
     enum { LEAST_ROWS = 8 };
-    *out = (struct verdict_test){.limit = LEAST_ROWS - 1, .p = NAN};
+    *out = (struct verdict_test){.statistic = NAN, .share = NAN, .limit = LEAST_ROWS - 1, .p = NAN};
     if (!input->strict || !input->control) {
         snprintf(out->detail, sizeof out->detail, "needs the rows of a control of the same kind");
         return;

@@ -132,48 +132,65 @@ static double table_scale(const struct table *table, size_t g, size_t n, const u
     return 1.4826 * stat_bin_median(rest, n);
 }
 
-/* How well a group parts large contrasts from small ones: Mann and Whitney's z of its rows against
- * all rows, bit-equal ones being the smallest. */
-static double separation(const struct table *table, size_t g, size_t all)
+/* Where a group's contrasts rank among all rows, from 0 to 1, bit-equal ones being the smallest,
+ * and the variance of that mean for rows ranked at random (Mann and Whitney). */
+static double mean_rank(const struct table *table, size_t g, double *out_variance)
 {
+    size_t all = table->n_sets;
     double n_all = (double)table->n_all[all], n_in = (double)table->n_all[g];
     const uint32_t *in = &table->histogram[g * STAT_N_BINS];
     const uint32_t *total = &table->histogram[all * STAT_N_BINS];
     double n_equal = n_all - (double)table->n[all], below = n_equal;
     double ranks = (n_in - (double)table->n[g]) * n_equal / 2;
-    if (n_in == 0 || n_in == n_all)
-        return 0;
     for (int b = 0; b < STAT_N_BINS; b++) {
         ranks += in[b] * (below + total[b] / 2.);
         below += total[b];
     }
-    return (ranks / n_in - n_all / 2) / sqrt(n_all * (n_all - n_in) / (12 * n_in));
+    *out_variance = (n_all - n_in) / (12 * n_in * n_all);
+    return ranks / n_in / n_all;
+}
+
+/* How much better a group parts large contrasts from small ones than it does in the control, or
+ * than chance, in standard errors: honest noise too grows with the position. */
+static double separation(const struct table *test, const struct table *control, size_t g,
+                         bool in_control)
+{
+    double variance, control_variance = 0, rank = mean_rank(test, g, &variance), base = 0.5;
+    if (in_control)
+        base = mean_rank(control, g, &control_variance);
+    return variance + control_variance > 0 ? (rank - base) / sqrt(variance + control_variance) : 0;
 }
 
 /* One group's figures; the effect is the ratio. */
 struct candidate {
     int group;
-    bool strict; /* p comes from permutations */
+    bool strict;      /* p comes from permutations */
+    bool own_control; /* the same group of the control stands against it */
     double separation;
     struct verdict_tag tag;
 };
 
-static double control_scale(const struct stat_input *input, const struct table *control, size_t g)
+/* Whether the control has enough rows of the group to be compared with, and others too. */
+static bool control_has(const struct stat_input *input, const struct table *control, size_t g)
 {
-    if (input->strict && input->control && control->n[g] >= LEAST_CONTROL_ROWS &&
-        control->n_seqs[g] >= STAT_MIN_SEQS)
-        return table_scale(control, g, control->n[g], NULL);
-    return input->floor.scale;
+    size_t all = control->n_sets;
+    return input->strict && input->control && control->n[g] >= LEAST_CONTROL_ROWS &&
+           control->n_seqs[g] >= STAT_MIN_SEQS &&
+           control->n[all] - control->n[g] >= LEAST_CONTROL_ROWS;
 }
 
 static void fill_candidate(const struct stat_input *input, const struct table *test,
                            const struct table *control, const struct groups *groups, int g,
                            struct candidate *out)
 {
-    size_t all = (size_t)groups_count(groups), at = (size_t)g;
+    size_t all = test->n_sets, at = (size_t)g;
     const struct group *group = groups_at(groups, g);
+    const uint32_t *in_test = &test->histogram[at * STAT_N_BINS];
+    const uint32_t *in_control = &control->histogram[at * STAT_N_BINS];
     struct verdict_tag *tag = &out->tag;
-    *out = (struct candidate){.group = g};
+    bool own = control_has(input, control, at);
+    double floor = input->floor.scale, rest = floor;
+    *out = (struct candidate){.group = g, .own_control = own};
     group_name(group, tag->name, sizeof tag->name);
     tag->field = group->field;
     tag->side = group->side;
@@ -184,12 +201,16 @@ static void fill_candidate(const struct stat_input *input, const struct table *t
     tag->flips = test->flips[at];
     tag->flips_rest = test->flips[all] - tag->flips;
     tag->scale = table_scale(test, at, tag->n, NULL);
-    tag->scale_rest = table_scale(test, all, tag->n_rest, &test->histogram[at * STAT_N_BINS]);
-    double floor = fmax(control_scale(input, control, at), input->floor.scale / 8);
+    tag->scale_rest = table_scale(test, all, tag->n_rest, in_test);
+    if (own) {
+        size_t n_rest = control->n[all] - control->n[at];
+        floor = fmax(floor / 8, table_scale(control, at, control->n[at], NULL));
+        rest = fmax(rest / 8, table_scale(control, all, n_rest, in_control));
+    }
     tag->ratio = tag->scale / floor;
-    tag->ratio_rest = tag->scale_rest / input->floor.scale;
+    tag->ratio_rest = tag->scale_rest / rest;
     tag->p = tag->p_adjusted = NAN;
-    out->separation = separation(test, at, all);
+    out->separation = separation(test, control, at, own);
     out->strict = input->strict && tag->n_seqs >= STAT_MIN_SEQS;
 }
 
@@ -202,7 +223,7 @@ static double ratio_limit(const struct candidate *candidate)
 static bool stands_out(const struct candidate *candidate)
 {
     const struct verdict_tag *tag = &candidate->tag;
-    return tag->ratio > ratio_limit(candidate) && tag->scale > LOCAL_RATIO * tag->scale_rest &&
+    return tag->ratio > ratio_limit(candidate) && tag->ratio > LOCAL_RATIO * tag->ratio_rest &&
            (candidate->separation > LOCAL_Z || tag->n_rest == 0);
 }
 
@@ -219,10 +240,7 @@ static struct stat_unit *strict_units(const struct stat_input *input, const stru
         if (!list[c].strict)
             continue;
         struct stat_unit *to = units + (size_t)(*out_n)++ * (n_test + n_control);
-        size_t g = (size_t)list[c].group, h = g;
-        if (input->control &&
-            (control->n[g] < LEAST_CONTROL_ROWS || control->n_seqs[g] < STAT_MIN_SEQS))
-            h = (size_t)all;
+        size_t g = (size_t)list[c].group, h = list[c].own_control ? g : (size_t)all;
         memcpy(to, test->units + g * n_test, n_test * sizeof *to);
         if (n_control)
             memcpy(to + n_test, control->units + h * n_control, n_control * sizeof *to);
@@ -356,7 +374,7 @@ void stat_test_tag(const struct stat_input *input, struct verdict_test *out,
     int n_groups = groups_count(groups);
     struct table test, control;
     struct candidate *list = xcalloc((size_t)n_groups, sizeof *list);
-    *out = (struct verdict_test){.limit = NAN, .p = NAN};
+    *out = (struct verdict_test){.statistic = NAN, .share = NAN, .limit = NAN, .p = NAN};
     table_init(&test, n_groups, input->n_units);
     table_init(&control, n_groups, input->control ? input->n_control_units : 1);
     table_fill(&test, groups, input, input->test, input->per_unit);

@@ -166,3 +166,9 @@ bench-engine: engine/neartie-engine$(EXEEXT) %D%/mkgguf$(EXEEXT)
 	engine/neartie-engine bench bench-1b.gguf --prefill 128 --decode 32
 .PHONY: bench bench-store bench-engine
 CLEANFILES += %D%/bench_store bench-1b.gguf
+# Real kernel faults on a real model, as a table: a minute a model.
+noinst_PROGRAMS += %D%/fault_table
+%C%_fault_table_SOURCES = %D%/fault_table.c %D%/faults.c %D%/faults.h %D%/real.c %D%/real.h
+%C%_fault_table_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+%C%_fault_table_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=backend_run
+%C%_fault_table_LDADD = collector/librule.a collector/libseed.a $(engine_libs) $(GSL_LIBS)

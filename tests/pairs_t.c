@@ -71,8 +71,8 @@ static void test_bounds(void)
     add(pairs, 0, 3, side(a, 2), b);
     is_near(pairs->contrast[0], -3, "a missing runner-up is at most the last logit");
     ok(pairs->flags[0] & PAIR_BOUNDED, "and the row is marked");
-    is_near(pairs->contrast[1], 2, "a missing best id bounds from below");
-    is_near(pairs->contrast[2], 0, "nothing shared: the runner-up says nothing");
+    is_near(pairs->contrast[1], 2, "a missing best id: the contrast of B's choice, at least");
+    is_near(pairs->contrast[2], 2, "nothing shared: B's choice stands for the runner-up");
     is_near(pairs->peak[2], 2, "but the flip does: 10 - 9 and 12 - 11 at least");
     is_near(pairs->contrast[3], .5, "extra logits make it exact");
     pairs_flips(pairs, &flips);
