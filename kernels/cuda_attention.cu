@@ -271,23 +271,31 @@ static int decode(const struct op_args *a, const struct heads &h, const struct c
     return cudaGetLastError();
 }
 
-/* The element types of a cache, and head sizes in steps of a warp. */
+template <bool IS_PREFILL, class REAL, int TYPE, int E>
+static int attend(const struct op_args *a, const struct heads &h, const struct cuda_call *call)
+{
+    return IS_PREFILL ? prefill<REAL, TYPE, E>(a, h, call) : decode<REAL, TYPE, E>(a, h, call);
+}
+
+/* Head sizes in steps; the double form, for which speed does not matter, has one. */
 template <bool IS_PREFILL, class REAL, int TYPE>
 static int attend_sized(const struct op_args *a, const struct cuda_call *call)
 {
     const struct heads h = {a->n_heads, a->n_kv_heads, a->in[0].n_cols / a->n_heads, a->scale};
-#define SIZE(E)                                                                                    \
-    if (h.dim <= WARP * E)                                                                         \
-        return IS_PREFILL ? prefill<REAL, TYPE, E>(a, h, call) : decode<REAL, TYPE, E>(a, h, call);
-    SIZE(1)
-    SIZE(2)
-    SIZE(4)
-    SIZE(8)
-    SIZE(16)
-#undef SIZE
-    return cudaErrorInvalidValue;
+    if (h.dim > MAX_HEAD_DIM)
+        return cudaErrorInvalidValue;
+    if constexpr (sizeof(REAL) == sizeof(float)) {
+        if (h.dim <= 2 * WARP)
+            return attend<IS_PREFILL, REAL, TYPE, 2>(a, h, call);
+        if (h.dim <= 4 * WARP)
+            return attend<IS_PREFILL, REAL, TYPE, 4>(a, h, call);
+        if (h.dim <= 8 * WARP)
+            return attend<IS_PREFILL, REAL, TYPE, 8>(a, h, call);
+    }
+    return attend<IS_PREFILL, REAL, TYPE, MAX_HEAD_DIM / WARP>(a, h, call);
 }
 
+/* The element types of a cache. */
 template <bool IS_PREFILL, class REAL>
 static int attend_typed(const struct op_args *a, const struct cuda_call *call)
 {
