@@ -1,8 +1,8 @@
 # Operators: one table, C forms here, CUDA forms beside them. The reference forms are written so
 # that the compiler may use vectors without changing the order of a sum.
 noinst_LIBRARIES += %D%/libkernels.a
-%C%_libkernels_a_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS) $(KERNELS_CFLAGS) -ffp-contract=off \
-	-ftree-vectorize -fvect-cost-model=dynamic -Wno-psabi
+%C%_libkernels_a_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS) -ffp-contract=off \
+	-ftree-vectorize -fvect-cost-model=dynamic -Wno-psabi $(KERNELS_CFLAGS)
 %C%_libkernels_a_SOURCES = \
 	%D%/cpu.h \
 	%D%/cpu_avx2.c \
