@@ -107,6 +107,7 @@ static void prepare(struct probe *p)
         tokens_init(&p->tokens, p->options.tokens == TOKENS_HASH, p->options.tokens_key);
         pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     }
+    atomic_store(&p->lost_rows, 0);
     atomic_store(&p->n_forwards, 0);
     atomic_store(&p->n_rows, 0);
     atomic_store(&p->failing, false);

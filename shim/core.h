@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "shim/baseline.h"
+#include "shim/compare.h"
 #include "shim/facts.h"
 #include "shim/options.h"
 #include "shim/recent.h"
@@ -34,12 +35,13 @@ struct probe {
     _Atomic uint32_t generation; /* recordings in this process and those it was forked from */
 
     struct spool spool;        /* the ring; made by the writer before it reports that it is on */
-    struct baseline *baseline; /* NULL: PROBE_RETAIN_ROWS is 0 */
+    struct baseline *baseline; /* NULL: PROBE_RETAIN_ROWS is 0, or there is another run: */
+    struct compare compare;
     struct recent *recent;
     struct facts facts;                  /* arms and settings, as declared */
     _Atomic uint64_t n_seen;             /* forwards, recorded or not */
     _Atomic uint64_t n_forwards, n_rows; /* ids given out */
-    _Atomic uint64_t lost_rows;          /* that came after it was refused */
+    _Atomic uint64_t lost_rows;          /* that came when there was no ring */
 
     _Atomic bool failing; /* the writer cannot write at present: do not wait for it */
     _Atomic(struct store_vocab *) vocab; /* for the writer to take over; owned */

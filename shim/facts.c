@@ -81,6 +81,7 @@ static int32_t add_arm(struct facts *f, const struct record_arm *arm)
     f->arms = arms;
     arms[f->n_arms] = (struct fact_arm){*arm, false};
     arms[f->n_arms].arm.arm = f->n_arms + 1;
+    atomic_store(&f->phases[f->n_arms + 1], (int8_t)arm->phase);
     return ++f->n_arms;
 }
 

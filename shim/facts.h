@@ -28,7 +28,8 @@ struct facts {
     pthread_mutex_t lock;
     _Atomic bool behind; /* something is not recorded yet */
     int32_t n_arms, n_settings;
-    struct fact_arm *arms; /* grows; arm number i + 1 */
+    struct fact_arm *arms;                 /* grows; arm number i + 1 */
+    _Atomic int8_t phases[FACTS_ARMS + 1]; /* enum probe_phase, by arm number */
     struct fact_setting *settings;
 };
 

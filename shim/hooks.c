@@ -150,7 +150,8 @@ static void hook_logits(uint64_t handle, const struct probe_logits *l)
 {
     struct gate g;
     if (!probe_enter(&g)) {
-        if (atomic_load_explicit(&probe.refused, memory_order_relaxed) && is_sound(l))
+        if (is_sound(l) &&
+            (atomic_load(&probe.refused) || atomic_load(&probe.state) == STATE_STARTING))
             atomic_fetch_add(&probe.lost_rows, (uint64_t)l->n_rows);
         return;
     }

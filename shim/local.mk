@@ -10,6 +10,7 @@ noinst_LIBRARIES += %D%/libshim.a
 	%D%/baseline.c %D%/baseline.h \
 	%D%/capture.c %D%/capture.h %D%/capture_cuda.h %D%/capture_int.h %D%/capture_pass.inc \
 	%D%/capture_avx2.c %D%/capture_avx512.c %D%/capture_portable.c \
+	%D%/compare.c %D%/compare.h \
 	%D%/context_hash.c %D%/context_hash.h \
 	%D%/device.h \
 	%D%/core.c %D%/core.h \

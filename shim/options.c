@@ -30,6 +30,8 @@ static const struct option {
      "record every n-th forward, or, below 1, that share of them"},
     {"PROBE_RETAIN_ROWS", NUMBER, offsetof(struct options, retain_rows), "32768", 0, 1 << 22, NULL,
      "rows kept in memory for deltas between arms"},
+    {"PROBE_BASELINE", TEXT, offsetof(struct options, baseline), "", 0, 0, NULL,
+     "database whose newest run the rows are compared with, instead of the other arms"},
     {"PROBE_TOKENS", CHOICE, offsetof(struct options, tokens), "ids", 0, 0, "ids|hash",
      "token ids and texts as they are, or neither: ids and contexts under a key"},
     {"PROBE_TOKENS_KEY", SECRET, offsetof(struct options, tokens_key), "", 0, 0, NULL,

@@ -14,6 +14,7 @@ struct options {
     int topk;              /* PROBE_TOPK: entries of a row's list, 1 ... RECORD_TOP_MAX */
     double sample;         /* PROBE_SAMPLE: n: every n-th forward; below 1: that share of them */
     int retain_rows;       /* PROBE_RETAIN_ROWS: rows kept as baselines; 0 = no deltas */
+    char baseline[4096];   /* PROBE_BASELINE: a database to compare with; "" = none */
     int tokens;            /* PROBE_TOKENS: TOKENS_IDS or TOKENS_HASH */
     char tokens_key[4096]; /* PROBE_TOKENS_KEY: see tokens.h */
     int on_full;           /* PROBE_ON_FULL: ON_FULL_DROP or ON_FULL_BLOCK */

@@ -44,10 +44,21 @@ struct record *rows_reserve(struct probe *p, uint64_t forward_id, const struct p
     return r;
 }
 
+/* Of the other run, or of another arm of this one. */
+static bool find_base(struct probe *p, int32_t arm, const struct record_row *row, struct base *base)
+{
+    if (!row->context_hash)
+        return false;
+    if (p->compare.rows)
+        return compare_find(&p->compare, row->context_hash, row->pos,
+                            arm ? atomic_load(&p->facts.phases[arm]) : -1, &base->row, base->top);
+    return p->baseline &&
+           baseline_find(p->baseline, row->context_hash, row->pos, arm, &base->row, base->top);
+}
+
 bool rows_find_base(struct probe *p, int32_t arm, struct record_row *row, struct base *base)
 {
-    if (!p->baseline || !row->context_hash ||
-        !baseline_find(p->baseline, row->context_hash, row->pos, arm, &base->row, base->top))
+    if (!find_base(p, arm, row, base))
         return false;
     row->base_row_id = base->row.row_id;
     row->base_whole = base->row.n_top == base->row.n_vocab;

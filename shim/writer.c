@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <locale.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -34,6 +36,7 @@ struct writer {
     int64_t last_commit, last_try, last_record;
     struct store_vocab *vocab; /* in use by the store */
     bool gone;                 /* the files are no longer ours to touch */
+    struct err no_comparison;  /* why PROBE_BASELINE has no effect; "" = it has, or is not set */
 };
 
 static int64_t clock_ns(clockid_t clock)
@@ -88,7 +91,9 @@ static int put_batch(struct writer *w, uint64_t *out, struct err *err)
 
 static int write_batch(struct writer *w, struct err *err)
 {
-    uint64_t n;
+    uint64_t n, early = atomic_exchange(&w->p->lost_rows, 0);
+    if (early) /* they came while we were opening our files */
+        spool_lose(&w->p->spool, LOST_ROWS, early);
     take_vocab(w);
     if (store_begin(w->f.store, err))
         return -1;
@@ -240,6 +245,21 @@ static void finish(struct writer *w)
     pthread_mutex_unlock(&p->quiet);
 }
 
+/* The run to compare with; without it this one is recorded all the same. */
+static void load_other(struct writer *w, struct run_identity *run)
+{
+    struct probe *p = w->p;
+    struct err err;
+    if (compare_load(&p->compare, p->options.baseline, &p->tokens, &err)) {
+        log_line("no comparison: %s", err.text);
+        w->no_comparison = err;
+        return;
+    }
+    memcpy(run->base_run_uuid, p->compare.run_uuid, sizeof run->base_run_uuid);
+    baseline_free(p->baseline);
+    p->baseline = NULL;
+}
+
 /* The files, the ring and the tables; 0, or -1 with the reason. */
 static int open_all(struct writer *w, struct err *err)
 {
@@ -253,11 +273,22 @@ static int open_all(struct writer *w, struct err *err)
     p->baseline = o->retain_rows ? baseline_new(o->retain_rows, o->topk) : NULL;
     if (!p->recent || (o->retain_rows && !p->baseline))
         return err_set(err, "out of memory for %d rows", o->retain_rows);
+    if (o->baseline[0])
+        load_other(w, &run);
     if (files_open(&w->f, o->db, (int)atomic_load(&p->generation) - 1, &run,
-                   record_slot_bytes(o->topk, o->topk), (size_t)o->spool_mb << 20, err))
+                   record_slot_bytes(o->topk, p->compare.rows ? p->compare.k : o->topk),
+                   (size_t)o->spool_mb << 20, err))
         return -1;
     p->spool = w->f.spool;
     return 0;
+}
+
+static void push_gap(struct probe *p, const char *kind, uint64_t count, const char *detail)
+{
+    struct record_gap gap = {.count = count};
+    snprintf(gap.kind, sizeof gap.kind, "%s", kind);
+    snprintf(gap.detail, sizeof gap.detail, "%s", detail);
+    ring_push(&p->spool, RECORD_GAP, &gap, sizeof gap, NULL, 0);
 }
 
 static void record_option(const char *name, const char *value, const char *source)
@@ -270,6 +301,7 @@ static void *writer_main(void *arg)
     struct writer *w = arg;
     struct probe *p = w->p;
     struct err err;
+    uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0)); /* numbers have a point */
     if (files_private())
         log_keep();
     else
@@ -283,6 +315,10 @@ static void *writer_main(void *arg)
         atomic_store(&p->refused, true);
     } else {
         options_each(&p->options, record_option);
+        if (w->no_comparison.text[0])
+            push_gap(p, "baseline_unread", 1, w->no_comparison.text);
+        if (p->compare.n_left_out)
+            push_gap(p, "baseline_rows_left_out", (uint64_t)p->compare.n_left_out, "too many rows");
         facts_catch_up(&p->facts, &p->spool);
     }
     int starting = STATE_STARTING;

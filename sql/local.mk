@@ -4,6 +4,8 @@ sql_files = \
 	%D%/schema.sql \
 	%D%/views.sql \
 	%D%/indexes.sql \
+	%D%/baseline_rows.sql \
+	%D%/baseline_run.sql \
 	%D%/put_calibration.sql \
 	%D%/q_agreement.sql \
 	%D%/q_arm_contexts.sql \
@@ -56,6 +58,7 @@ noinst_LIBRARIES += %D%/libsql.a
 	%D%/print.c %D%/print.h \
 	%D%/record.h \
 	%D%/recover.c %D%/recover.h \
+	%D%/reference.c %D%/reference.h \
 	%D%/spool.c %D%/spool.h \
 	%D%/sql_text.h \
 	%D%/store.c %D%/store.h %D%/store_internal.h \

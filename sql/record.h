@@ -72,7 +72,7 @@ struct record_row {
     uint64_t row_id; /* from 1 */
     uint64_t forward_id;
     uint64_t context_hash; /* 0 = unknown */
-    uint64_t base_row_id;  /* 0 = no base row */
+    uint64_t base_row_id;  /* 0 = no base row; of another file: its logits.row_id */
     int64_t seq;
     int64_t pos;
     double lse;
@@ -125,7 +125,8 @@ struct record_gap {
 struct run_identity {
     char uuid[33]; /* 32 hex digits */
     char host[65];
-    char build_id[129]; /* hex */
+    char base_run_uuid[33]; /* the run of another database that its rows are compared with */
+    char build_id[129];     /* hex */
     char probe_version[29];
     char exe[1024];
     char argv[4096]; /* JSON array of strings */

@@ -15,7 +15,7 @@ static_assert(sizeof(struct spool_header) <= SPOOL_HEADER_BYTES,
               "the header has outgrown its pages");
 
 /* Stands for the layout of header and records: change it when either changes. */
-static const char SPOOL_MAGIC[8] = "ntspool1";
+static const char SPOOL_MAGIC[8] = "ntspool2";
 
 const char *const spool_lost_names[N_LOST] = {
     [LOST_ROWS] = "rows_dropped",

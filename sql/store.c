@@ -19,9 +19,9 @@ static const char *const statement_sql[N_STATEMENTS] = {
     [ST_COMMIT] = "COMMIT",
     [ST_ROLLBACK] = "ROLLBACK",
     [ST_MARK] = "UPDATE meta SET value = ?2 WHERE key = ?1",
-    [ST_FORWARD] =
-        "INSERT INTO forwards(forward_id, run_id, arm_id, started_ns, n_tokens, n_seqs,"
-        " n_past, ubatch_index, n_ubatch, thread, duration_ns) VALUES(?,?,?,?,?,?,?,?,?,?,?)",
+    [ST_FORWARD] = "INSERT INTO forwards(forward_id, run_id, arm_id, started_ns, n_tokens, n_seqs,"
+                   " n_past, ubatch_index, n_ubatch, thread, duration_ns, base_run_uuid)"
+                   " VALUES(?,?,?,?,?,?,?,?,?,?,?,?)",
     [ST_END] = "UPDATE forwards SET duration_ns = ?2 - started_ns WHERE forward_id = ?1",
     [ST_ROW] = "INSERT INTO logits(row_id, forward_id, seq_id, pos, batch_row, context_hash,"
                " input_token, dtype, top1, top1_logit, top2, top2_logit, margin, lse, n_nan,"
@@ -299,6 +299,7 @@ int store_run_begin(struct store *s, const struct run_identity *run, uint64_t *n
 {
     char id[32], mark[96];
     *n_done = 0;
+    snprintf(s->base_run_uuid, sizeof s->base_run_uuid, "%.32s", run->base_run_uuid);
     snprintf(s->mark_key, sizeof s->mark_key, "spool:%s", run->uuid);
     if (store_step(s, ST_BEGIN, err))
         return -1;

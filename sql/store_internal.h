@@ -57,6 +57,8 @@ struct store {
     char path[4096];
     char mark_key[48]; /* meta key of this run's progress */
     int64_t run_id;
+    char
+        base_run_uuid[33]; /* deltas are against that run, of another file; "" = against this one */
     int64_t row_offset, forward_offset, arm_offset; /* file id = record's id + offset */
     bool n_vocab_known;                             /* runs.n_vocab has been filled */
     uint64_t n_refused;                             /* records that the schema refused */

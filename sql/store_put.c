@@ -163,7 +163,8 @@ static int put_deltas(struct store *s, const struct record_row *row, struct err 
     sqlite3_stmt *st = s->st[ST_DELTA];
     int n = collect_deltas(row, deltas);
     sqlite3_bind_int64(st, 1, (int64_t)row->row_id + s->row_offset);
-    sqlite3_bind_int64(st, 2, (int64_t)row->base_row_id + s->row_offset);
+    sqlite3_bind_int64(st, 2,
+                       (int64_t)row->base_row_id + (s->base_run_uuid[0] ? 0 : s->row_offset));
     for (int i = 0; i < n; i++) {
         const struct record_base *d = &deltas[i].at;
         sqlite3_bind_int(st, 3, d->token);
@@ -269,6 +270,7 @@ static int put_forward(struct store *s, const struct held_item *item, struct err
     sqlite3_bind_int64(st, 10, f->thread);
     if (item->late != HELD_NONE)
         sqlite3_bind_int64(st, 11, item->late - f->started_ns);
+    bind_text(st, 12, s->base_run_uuid, sizeof s->base_run_uuid);
     return put(s, ST_FORWARD, err);
 }
 

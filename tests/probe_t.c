@@ -415,12 +415,61 @@ static void test_hash(const char *self)
            "none of them with an id of the vocabulary");
 }
 
+/* Arms once more, against the rows of the first time: other logits, and one context more. */
+static void engine_again(void)
+{
+    float logits[N_VOCAB];
+    int32_t decode = ops->arm("decode", PROBE_DECODE, NULL);
+    for (int64_t pos = 0; pos < 4; pos++) {
+        for (int32_t i = 0; i < N_VOCAB; i++)
+            logits[i] = logit_at(pos, i) + (i == 9 ? 0.5f : 0);
+        struct probe_row row = {hash_at(pos), 5, pos, (int32_t)pos, 0};
+        uint64_t f = begin(decode, 1, pos);
+        give(f, PROBE_F32, 1, N_VOCAB, N_VOCAB, logits, &row);
+        ops->forward_end(f);
+    }
+}
+
+static void test_baseline(const char *self)
+{
+    setenv("PROBE_BASELINE", "arms.db", 1);
+    setenv("PROBE_TOPK", "5", 1); /* the other run's lists are longer */
+    record(self, "again");
+    unsetenv("PROBE_TOPK");
+    sqlite3_exec(db, "ATTACH 'arms.db' AS other", NULL, NULL, NULL);
+    is_str(text("SELECT count(*) || ' ' || count(DISTINCT base_run_uuid) FROM main.forwards"
+                " WHERE base_run_uuid = (SELECT uuid FROM other.runs)"),
+           "4 1", "the forwards name the other run");
+    is_str(text("SELECT count(*) || ' ' || count(DISTINCT row_id) FROM main.deltas"
+                " WHERE bound = 0"),
+           "60 3", "exact at the 20 ids of each context that both have");
+    is_str(text("SELECT count(*) FROM main.deltas d JOIN main.logits l USING (row_id)"
+                " JOIN other.logits b ON b.row_id = d.base_row_id"
+                " WHERE b.context_hash IS NOT l.context_hash OR b.pos IS NOT l.pos"),
+           "0", "with the other file's row of the same context");
+    is_str(text("SELECT group_concat(DISTINCT a.phase) FROM main.deltas d JOIN other.logits b"
+                " ON b.row_id = d.base_row_id JOIN other.arms a USING (arm_id)"),
+           "decode", "of the same phase, where there are two");
+    is_str(text("SELECT count(*) FROM main.deltas d JOIN other.logits b ON b.row_id = d.base_row_id"
+                " JOIN json_each(b.topk) AS j ON j.value ->> 0 = d.token"
+                " WHERE d.bound = 0 AND (d.base_logit <> CAST(j.value ->> 1 AS REAL)"
+                " OR d.delta <> d.logit - d.base_logit)"),
+           "0", "base logits are the recorded ones");
+    setenv("PROBE_BASELINE", "nothing-here.db", 1);
+    record(self, "lonely");
+    unsetenv("PROBE_BASELINE");
+    is_str(
+        text("SELECT kind || ' ' || count || ' ' || (detail LIKE 'nothing-here.db:%') FROM gaps"),
+        "baseline_unread 1 1", "a baseline that cannot be read is stated");
+    is_str(text("SELECT count(*) FROM logits"), "4", "and the run is recorded all the same");
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
-} engines[] = {{"hash", engine_arms},    {"sample", engine_sample}, {"share", engine_sample},
-               {"arms", engine_arms},    {"odd", engine_odd},       {"bad", engine_bad},
-               {"device", engine_device}};
+} engines[] = {{"again", engine_again},   {"lonely", engine_again}, {"hash", engine_arms},
+               {"sample", engine_sample}, {"share", engine_sample}, {"arms", engine_arms},
+               {"odd", engine_odd},       {"bad", engine_bad},      {"device", engine_device}};
 
 int main(int argc, char **argv)
 {
@@ -441,6 +490,8 @@ int main(int argc, char **argv)
     test_bad(self);
     test_sample(self);
     test_hash(self);
+    setenv("PROBE_LOG", "off", 1);
+    test_baseline(self);
     sqlite3_close(db);
     if (!tap_failed && system("rm -rf \"$PWD\""))
         return 99;
