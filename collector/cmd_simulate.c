@@ -26,7 +26,7 @@ enum {
     KEY_BF16,
     KEY_EQUAL,
     KEY_CLASS,
-    BATCH = 5000 /* records in a transaction */
+    BATCH = 1000 /* records in a transaction */
 };
 
 struct options {
@@ -186,15 +186,22 @@ struct writer {
     union {
         struct record head;
         char bytes[8192];
-    } buf;
+    } slots[BATCH]; /* the store reads its records until the commit */
 };
+
+/* Body of the record that comes next. */
+static void *next_body(struct writer *w)
+{
+    return w->slots[w->n_records % BATCH].head.body;
+}
 
 static int put(struct writer *w, enum record_kind kind, size_t n_bytes, struct err *err)
 {
-    w->buf.head.kind = (uint16_t)kind;
-    w->buf.head.n_bytes = (uint16_t)n_bytes;
+    struct record *r = &w->slots[w->n_records % BATCH].head;
+    r->kind = (uint16_t)kind;
+    r->n_bytes = (uint16_t)n_bytes;
     w->n_records++;
-    if (store_put(w->store, &w->buf.head, err))
+    if (store_put(w->store, r, err))
         return -1;
     if (w->n_records % BATCH)
         return 0;
@@ -203,7 +210,7 @@ static int put(struct writer *w, enum record_kind kind, size_t n_bytes, struct e
 
 static int put_arm(struct writer *w, int arm, const char *label, const char *cls, struct err *err)
 {
-    struct record_arm *body = (struct record_arm *)w->buf.head.body;
+    struct record_arm *body = next_body(w);
     *body = (struct record_arm){.arm = arm, .phase = (uint32_t)arm - 1};
     snprintf(body->label, sizeof body->label, "%s", label);
     snprintf(body->cls, sizeof body->cls, "%s", cls);
@@ -212,7 +219,7 @@ static int put_arm(struct writer *w, int arm, const char *label, const char *cls
 
 static int put_setting(struct writer *w, const char *name, const char *value, struct err *err)
 {
-    struct record_setting *body = (struct record_setting *)w->buf.head.body;
+    struct record_setting *body = next_body(w);
     *body = (struct record_setting){.source = "api"};
     snprintf(body->name, sizeof body->name, "%s", name);
     memcpy(body->text, value, strlen(value));
@@ -221,7 +228,7 @@ static int put_setting(struct writer *w, const char *name, const char *value, st
 
 static int put_forward(struct writer *w, int arm, const struct pair_place *place, struct err *err)
 {
-    struct record_forward *body = (struct record_forward *)w->buf.head.body;
+    struct record_forward *body = next_body(w);
     *body = (struct record_forward){
         .forward_id = ++w->n_forwards,
         .started_ns = w->now_ns += 1000,
@@ -256,7 +263,7 @@ static int put_side(struct writer *w, int arm, const struct pair_row *row,
 {
     if (put_forward(w, arm, &side->place, err))
         return -1;
-    struct record_row *body = (struct record_row *)w->buf.head.body;
+    struct record_row *body = next_body(w);
     *body = (struct record_row){
         .row_id = ++w->n_rows,
         .forward_id = w->n_forwards,

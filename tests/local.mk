@@ -9,7 +9,7 @@ AM_TESTS_ENVIRONMENT = \
 	abs_top_builddir='$(abs_top_builddir)'; export abs_top_builddir; \
 	SANITIZE='$(SANITIZE)'; export SANITIZE; \
 	OMP_WAIT_POLICY=passive; export OMP_WAIT_POLICY; \
-	ASAN_OPTIONS=$${ASAN_OPTIONS-detect_leaks=0}; export ASAN_OPTIONS; \
+	ASAN_OPTIONS=$${ASAN_OPTIONS-detect_leaks=0:verify_asan_link_order=0}; export ASAN_OPTIONS; \
 	if test -z "$$NEARTIE_SHARED" && test -d '$(abs_top_srcdir)/../shared/models'; then \
 	  NEARTIE_SHARED='$(abs_top_srcdir)/../shared'; fi; export NEARTIE_SHARED;
 
