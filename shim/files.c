@@ -10,10 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "shim/log.h"
 #include "sql/recover.h"
+#include "sql/rotate.h"
 
 enum { ATTEMPTS = 5 };
 
@@ -58,18 +61,24 @@ static int make_absolute(const char *path, char out[PATH_MAX], struct err *err)
     return n < PATH_MAX - 64 ? 0 : err_set(err, "%.100s...: the path is too long", path);
 }
 
-/* The name of attempt i: NAME.db, NAME-PID.db, NAME-PID-2.db, ... */
-static void attempt_name(char out[PATH_MAX], const char *path, int i)
+/* NAME.db with an addition before its ending. */
+static void stem_name(char out[PATH_MAX], const char *path, const char *addition)
 {
     const char *base = strrchr(path, '/');
     const char *dot = strrchr(base ? base : path, '.');
     int stem = dot && dot > (base ? base + 1 : path) ? (int)(dot - path) : (int)strlen(path);
-    if (i == 0)
-        strcpy(out, path);
+    snprintf(out, PATH_MAX, "%.*s%s%s", stem, path, addition, path + stem);
+}
+
+/* The name of attempt i: NAME.db, NAME-PID.db, NAME-PID-2.db, ... */
+static void attempt_name(char out[PATH_MAX], const char *path, int i)
+{
+    char addition[40] = "";
+    if (i > 1)
+        snprintf(addition, sizeof addition, "-%d-%d", (int)getpid(), i);
     else if (i == 1)
-        snprintf(out, PATH_MAX, "%.*s-%d%s", stem, path, (int)getpid(), path + stem);
-    else
-        snprintf(out, PATH_MAX, "%.*s-%d-%d%s", stem, path, (int)getpid(), i, path + stem);
+        snprintf(addition, sizeof addition, "-%d", (int)getpid());
+    stem_name(out, path, addition);
 }
 
 /* Lock the database and fold in what a dead process left beside it. Returns 0, 1 where another name
@@ -93,6 +102,46 @@ static int take(struct spool *sp, const char *path, struct err *err)
     log_line("%s: left as it is: %s", sp->path, cause.text);
     spool_close(sp);
     return 1;
+}
+
+int64_t files_bytes(const struct files *f)
+{
+    char wal[PATH_MAX + 8];
+    struct stat st;
+    int64_t bytes = stat(f->path, &st) ? 0 : st.st_size;
+    snprintf(wal, sizeof wal, "%s-wal", f->path);
+    return bytes + (stat(wal, &st) ? 0 : st.st_size);
+}
+
+int files_reopen(struct files *f, const struct run_identity *run, struct err *err)
+{
+    if (!f->store && store_open(&f->store, f->path, err))
+        return -1;
+    if (store_run_begin(f->store, run, &f->n_done, err) == 0)
+        return 0;
+    store_close(f->store, false);
+    f->store = NULL;
+    return -1;
+}
+
+int files_rotate(struct files *f, const struct run_identity *run, struct err *err)
+{
+    char next[PATH_MAX + 8], old[PATH_MAX];
+    struct timespec now;
+    snprintf(next, sizeof next, "%s-next", f->path);
+    stem_name(old, f->path, "-old");
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (rotate_prepare(f->store, next, err))
+        return -1;
+    int rc = rotate_leave(f->store, now.tv_sec * INT64_C(1000000000) + now.tv_nsec, err);
+    if (rc) {
+        unlink(next);
+        return rc;
+    }
+    store_close(f->store, true);
+    f->store = NULL;
+    rc = rotate_swap(f->path, next, old, err);
+    return files_reopen(f, run, err) || rc ? -1 : 0;
 }
 
 static int begin(struct files *f, const char *path, const struct run_identity *run,
@@ -121,6 +170,7 @@ int files_open(struct files *f, const char *path, int skip, const struct run_ide
         if (rc < 0 || (rc == 0 && begin(f, name, run, slot_bytes, bytes, err)))
             return -1;
         if (rc == 0) {
+            strcpy(f->path, name);
             if (i > 0)
                 log_info("recording into %s", name);
             return 0;

@@ -19,6 +19,7 @@ struct files {
     struct spool spool;
     struct store *store;
     uint64_t n_done; /* records of this run that are in the database */
+    char path[4096]; /* of the database, absolute */
 };
 
 /* Take the database at path, make the ring and begin the run. One that another process records
@@ -27,5 +28,16 @@ struct files {
  */
 int files_open(struct files *f, const char *path, int skip, const struct run_identity *run,
                size_t slot_bytes, size_t bytes, struct err *err);
+
+/* Bytes of the database and its write-ahead log. */
+int64_t files_bytes(const struct files *f);
+
+/* Go on in a fresh database at the same path; the full one becomes NAME-old.db. Returns 1 where it
+ * cannot be now, since another process has it open. On failure f->store may be NULL: files_reopen.
+ */
+int files_rotate(struct files *f, const struct run_identity *run, struct err *err);
+
+/* Open the database at the path again and go on with the run. */
+int files_reopen(struct files *f, const struct run_identity *run, struct err *err);
 
 #endif

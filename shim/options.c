@@ -38,6 +38,8 @@ static const struct option {
      "secret that makes the key; runs with the same one compare; none: a random key"},
     {"PROBE_ON_FULL", CHOICE, offsetof(struct options, on_full), "drop", 0, 0, "drop|block",
      "a full ring drops rows and counts them, or holds the engine up"},
+    {"PROBE_MAX_MB", NUMBER, offsetof(struct options, max_mb), "0", 0, 1 << 30, NULL,
+     "at half of so many MiB a database becomes NAME-old.db and a fresh one begins; 0: no limit"},
     {"PROBE_SPOOL_MB", NUMBER, offsetof(struct options, spool_mb), "32", 1, 4096, NULL,
      "MiB of the ring file beside the database"},
     {"PROBE_LOG", TEXT, offsetof(struct options, log), "stderr", 0, 0, NULL,

@@ -18,6 +18,7 @@ struct options {
     int tokens;            /* PROBE_TOKENS: TOKENS_IDS or TOKENS_HASH */
     char tokens_key[4096]; /* PROBE_TOKENS_KEY: see tokens.h */
     int on_full;           /* PROBE_ON_FULL: ON_FULL_DROP or ON_FULL_BLOCK */
+    int max_mb;            /* PROBE_MAX_MB: MiB on disk, the spool apart; 0 = no limit */
     int spool_mb;          /* PROBE_SPOOL_MB: MiB of the ring */
     char log[4096];        /* PROBE_LOG: see log.h */
     bool from_env[OPTIONS_MAX]; /* by row of the table: it was set, and to something sensible */

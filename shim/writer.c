@@ -19,20 +19,23 @@
 #include "shim/ring.h"
 
 enum {
-    BATCH = 5000,          /* records of a transaction */
-    COMMIT_NS = 100000000, /* from one transaction to the next */
-    TICK_NS = 10000000,    /* from one look at the ring to the next */
-    IDLE_NS = 100000000,   /* the same when nothing has come for a while */
-    RETRY_NS = 250000000,  /* from a failed transaction to the next attempt */
-    DRAIN_NS = 2000000000, /* at exit, for what is in the ring */
+    BATCH = 5000,           /* records of a transaction */
+    COMMIT_NS = 100000000,  /* from one transaction to the next */
+    TICK_NS = 10000000,     /* from one look at the ring to the next */
+    IDLE_NS = 100000000,    /* the same when nothing has come for a while */
+    RETRY_NS = 250000000,   /* from a failed transaction to the next attempt */
+    ROTATE_NS = 2000000000, /* from a rotation that failed to the next attempt */
+    DRAIN_NS = 2000000000,  /* at exit, for what is in the ring */
     STACK_BYTES = 1024 * 1024
 };
 
 struct writer {
     struct probe *p;
     struct files f;
-    uint64_t n_failures; /* times that it began to fail */
-    struct err failure;  /* the last one's reason */
+    struct run_identity run;
+    int64_t rotate_again; /* the monotonic time before which rotation is not tried */
+    uint64_t n_failures;  /* times that it began to fail */
+    struct err failure;   /* the last one's reason */
     int64_t last_commit, last_try, last_record;
     struct store_vocab *vocab; /* in use by the store */
     bool gone;                 /* the files are no longer ours to touch */
@@ -94,6 +97,8 @@ static int write_batch(struct writer *w, struct err *err)
     uint64_t n, early = atomic_exchange(&w->p->lost_rows, 0);
     if (early) /* they came while we were opening our files */
         spool_lose(&w->p->spool, LOST_ROWS, early);
+    if (!w->f.store && files_reopen(&w->f, &w->run, err))
+        return -1;
     take_vocab(w);
     if (store_begin(w->f.store, err))
         return -1;
@@ -107,6 +112,23 @@ static int write_batch(struct writer *w, struct err *err)
     ring_free(&w->p->spool, n);
     w->f.n_done = n;
     return 0;
+}
+
+/* Begin a fresh database where this one is full. What goes wrong is told once; recording goes on as
+ * far as it can. */
+static void rotate(struct writer *w, int64_t now)
+{
+    struct err err;
+    int64_t half = (int64_t)w->p->options.max_mb << 19;
+    if (!half || now < w->rotate_again || files_bytes(&w->f) < half)
+        return;
+    int rc = files_rotate(&w->f, &w->run, &err);
+    if (rc)
+        w->rotate_again = now + ROTATE_NS;
+    if (rc < 0 && !w->n_failures)
+        log_line("%s", err.text);
+    if (w->f.store && w->vocab)
+        store_vocab(w->f.store, w->vocab);
 }
 
 /* The host has closed our descriptors: their numbers may be its own by now. */
@@ -138,6 +160,8 @@ static bool work(struct writer *w)
     w->last_record = now;
     pthread_mutex_lock(&p->quiet);
     int rc = write_batch(w, &err);
+    if (!rc)
+        rotate(w, now);
     pthread_mutex_unlock(&p->quiet);
     if (rc && !failing) {
         w->failure = err;
@@ -233,6 +257,11 @@ static void finish(struct writer *w)
     struct err err;
     bool whole = drain(w);
     pthread_mutex_lock(&p->quiet);
+    if (!w->f.store && files_reopen(&w->f, &w->run, &err)) {
+        report(w, false);
+        pthread_mutex_unlock(&p->quiet);
+        return;
+    }
     if (!whole && atomic_load(&p->failing))
         state_losses(w);
     if (whole || !p->spool.in_file)
@@ -246,7 +275,7 @@ static void finish(struct writer *w)
 }
 
 /* The run to compare with; without it this one is recorded all the same. */
-static void load_other(struct writer *w, struct run_identity *run)
+static void load_other(struct writer *w)
 {
     struct probe *p = w->p;
     struct err err;
@@ -255,7 +284,7 @@ static void load_other(struct writer *w, struct run_identity *run)
         w->no_comparison = err;
         return;
     }
-    memcpy(run->base_run_uuid, p->compare.run_uuid, sizeof run->base_run_uuid);
+    memcpy(w->run.base_run_uuid, p->compare.run_uuid, sizeof w->run.base_run_uuid);
     baseline_free(p->baseline);
     p->baseline = NULL;
 }
@@ -265,17 +294,17 @@ static int open_all(struct writer *w, struct err *err)
 {
     struct probe *p = w->p;
     const struct options *o = &p->options;
-    struct run_identity run;
-    identity_fill(&run);
+    struct run_identity *run = &w->run;
+    identity_fill(run);
     if (p->tokens.hidden)
-        run.argv[0] = 0; /* a prompt may stand there */
+        run->argv[0] = 0; /* a prompt may stand there */
     p->recent = recent_new();
     p->baseline = o->retain_rows ? baseline_new(o->retain_rows, o->topk) : NULL;
     if (!p->recent || (o->retain_rows && !p->baseline))
         return err_set(err, "out of memory for %d rows", o->retain_rows);
     if (o->baseline[0])
-        load_other(w, &run);
-    if (files_open(&w->f, o->db, (int)atomic_load(&p->generation) - 1, &run,
+        load_other(w);
+    if (files_open(&w->f, o->db, (int)atomic_load(&p->generation) - 1, run,
                    record_slot_bytes(o->topk, p->compare.rows ? p->compare.k : o->topk),
                    (size_t)o->spool_mb << 20, err))
         return -1;

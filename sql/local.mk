@@ -6,6 +6,7 @@ sql_files = \
 	%D%/indexes.sql \
 	%D%/baseline_rows.sql \
 	%D%/baseline_run.sql \
+	%D%/rotate.sql \
 	%D%/put_calibration.sql \
 	%D%/q_agreement.sql \
 	%D%/q_arm_contexts.sql \
@@ -59,6 +60,7 @@ noinst_LIBRARIES += %D%/libsql.a
 	%D%/record.h \
 	%D%/recover.c %D%/recover.h \
 	%D%/reference.c %D%/reference.h \
+	%D%/rotate.c %D%/rotate.h \
 	%D%/spool.c %D%/spool.h \
 	%D%/sql_text.h \
 	%D%/store.c %D%/store.h %D%/store_internal.h \

@@ -17,6 +17,7 @@ extern const char sql_schema[];
 extern const char sql_views[];
 extern const char sql_baseline_run[];
 extern const char sql_baseline_rows[];
+extern const char sql_rotate[];
 extern const char sql_indexes[]; /* made at close, or by the first reader */
 
 #endif

@@ -294,6 +294,16 @@ static int get_refused(struct store *s, const char *run_id, struct err *err)
     return 0;
 }
 
+/* A run that was about to leave this file, and did not, is recording again. */
+static int go_on(struct store *s, struct err *err)
+{
+    char sql[120];
+    snprintf(sql, sizeof sql,
+             "UPDATE runs SET state = 'recording', ended_ns = NULL WHERE run_id = %" PRId64,
+             s->run_id);
+    return exec(s, sql, err);
+}
+
 int store_run_begin(struct store *s, const struct run_identity *run, uint64_t *n_done,
                     struct err *err)
 {
@@ -313,7 +323,7 @@ int store_run_begin(struct store *s, const struct run_identity *run, uint64_t *n
             store_rollback(s);
             return 1;
         }
-        if (get_refused(s, id, err))
+        if (get_refused(s, id, err) || go_on(s, err))
             goto fail;
     } else if (find_offsets(s, err) || insert_run(s, run, err))
         goto fail;

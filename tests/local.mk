@@ -21,6 +21,7 @@ sh_tests = \
 	%D%/cli_fault.sh \
 	%D%/cli_kill.sh \
 	%D%/cli_preload.sh \
+	%D%/cli_rotate.sh \
 	%D%/cli_record.sh \
 	%D%/cli_verdict.sh \
 	%D%/cli_engine.sh \
