@@ -388,6 +388,13 @@ const char *query_column_text(const struct query *query, int i, int *n_bytes)
     return text ? text : "";
 }
 
+const void *query_column_bytes(const struct query *query, int i, int *n_bytes)
+{
+    const void *bytes = sqlite3_column_blob(query->st, i);
+    *n_bytes = sqlite3_column_bytes(query->st, i);
+    return bytes ? bytes : "";
+}
+
 static int column_named(const struct query *query, const char *name)
 {
     int n = sqlite3_column_count(query->st), i = 0;

@@ -58,6 +58,7 @@ enum query_type query_column_type(const struct query *query, int i);
 int64_t query_column_int(const struct query *query, int i);
 double query_column_real(const struct query *query, int i);
 const char *query_column_text(const struct query *query, int i, int *n_bytes);
+const void *query_column_bytes(const struct query *query, int i, int *n_bytes); /* no NUL behind */
 
 /* The same by name, which must be one of the query's. NULL reads as 0, NAN and NULL. */
 bool query_is_null(const struct query *query, const char *name);

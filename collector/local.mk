@@ -22,6 +22,7 @@ noinst_LIBRARIES += %D%/librule.a
 
 bin_PROGRAMS += %D%/neartie
 %C%_neartie_SOURCES = \
+	%D%/arm_rows.c %D%/arm_rows.h \
 	%D%/cmd.h \
 	%D%/cmd_blame.c \
 	%D%/cmd_calibrate.c \
@@ -55,6 +56,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/xalloc.h
 %C%_neartie_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS) $(ELF_CFLAGS) \
 	-DLIBDIR='"$(libdir)"' -DBINDIR='"$(bindir)"'
+%C%_neartie_LDFLAGS = $(AM_LDFLAGS) -pthread
 %C%_neartie_LDADD = %D%/libseed.a %D%/librule.a sql/libsql.a $(SQLITE_LIBS) $(ELF_LIBS) $(GSL_LIBS) -lm
 dist_man_MANS += %D%/neartie.1
 %C%_librule_a_CFLAGS = $(AM_CFLAGS) $(GSL_CFLAGS)

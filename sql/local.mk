@@ -9,13 +9,14 @@ sql_files = \
 	%D%/rotate.sql \
 	%D%/put_calibration.sql \
 	%D%/q_agreement.sql \
-	%D%/q_arm_contexts.sql \
+	%D%/q_arm_count.sql \
 	%D%/q_arm_facts.sql \
 	%D%/q_arm_kernels.sql \
 	%D%/q_arm_list.sql \
 	%D%/q_arm_margins.sql \
 	%D%/q_arm_named.sql \
 	%D%/q_arm_pairs.sql \
+	%D%/q_arm_rows.sql \
 	%D%/q_arms.sql \
 	%D%/q_calibrations.sql \
 	%D%/q_comparable.sql \
