@@ -1,9 +1,14 @@
 -- The neartie database, schema version 1: what libprobe.so writes and every reader reads.
 -- Conventions: ids are local to the file; *_ns is nanoseconds since the Unix epoch (durations:
 -- nanoseconds); *_bytes is bytes; hashes are lower-case hex TEXT; unknown is NULL, never 0.
+-- Logits: a REAL column holds the float exactly, infinities too, and NaN as NULL. In the JSON of topk
+-- a number has as many digits as make it read back as the same float; JSON has no infinity, so that
+-- stands as 9e999 or -9e999, which SQLite and Python read as one. NaN is never in a list.
+-- With PROBE_TOKENS=hash every token id is a keyed one, context_hash is keyed, and there is no text.
 
 CREATE TABLE meta(
-    key   TEXT PRIMARY KEY, -- 'schema_version' (a number as text), 'run_uuid' of the file's first run
+    key   TEXT PRIMARY KEY, -- 'schema_version' (a number as text), 'run_uuid' of the file's first
+                            -- run, 'spool:UUID' the progress of a run that is recording
     value TEXT NOT NULL
 ) WITHOUT ROWID;
 
@@ -15,7 +20,7 @@ CREATE TABLE runs(
     pid            INTEGER,              -- process id, in its own pid namespace
     exe            TEXT,                 -- path of the executable
     exe_build_id   TEXT,                 -- GNU build id of the executable, hex
-    argv           TEXT,                 -- command line, a JSON array of strings
+    argv           TEXT,                 -- command line, a JSON array of strings; NULL with PROBE_TOKENS=hash
     engine         TEXT,                 -- name and version as the engine gave it
     model_path     TEXT,                 -- model file as the engine gave it
     model_hash     TEXT,                 -- identity of the weights, hex, as the engine gave it
@@ -29,6 +34,8 @@ CREATE TABLE runs(
     probe_version  TEXT NOT NULL,
     started_ns     INTEGER NOT NULL,
     ended_ns       INTEGER,              -- NULL and the process gone: it died
+    -- recording: it runs, or it died and no reader has come by since; closed: it ended, or went on in
+    -- another file (PROBE_MAX_MB); recovered: it died, and all that it left is in the file
     state          TEXT NOT NULL CHECK (state IN ('recording', 'closed', 'recovered'))
 );
 
@@ -90,27 +97,28 @@ CREATE TABLE logits(
     input_token   INTEGER,               -- the token at pos
     emitted_token INTEGER,               -- what the sampler chose after this row
     dtype         TEXT NOT NULL CHECK (dtype IN ('f32', 'f16', 'bf16')),
-    top1          INTEGER,               -- ties go to the lowest id; NULL: no finite logit
+    top1          INTEGER,               -- ties go to the lowest id; NULL: all are NaN or -inf
     top1_logit    REAL,
     top2          INTEGER,
     top2_logit    REAL,
     margin        REAL,                  -- top1_logit - top2_logit, in the precision of float
-    lse           REAL,                  -- log of the sum of exp over the row, NaN left out
+    lse           REAL,                  -- log of the sum of exp over the row, NaN left out; 9e999 with a +inf
     n_nan         INTEGER NOT NULL,
     n_posinf      INTEGER NOT NULL,
     n_neginf      INTEGER NOT NULL,
-    first_bad     INTEGER,               -- lowest id whose logit is NaN or +inf
-    topk          TEXT NOT NULL          -- JSON [[id,logit],...], best first; floats read back bit-equal
+    first_bad     INTEGER,               -- lowest column that is NaN or +inf; never keyed
+    topk          TEXT NOT NULL          -- JSON [[id,logit],...], best first; at most PROBE_TOPK pairs
 );
 
--- Differences against a row of the same context that was recorded before, at that row's top ids.
+-- Differences against a row of the same context that was recorded before, by another arm or by the
+-- run of PROBE_BASELINE: exact at that row's top ids; at this row's other ids a bound.
 CREATE TABLE deltas(
     row_id      INTEGER NOT NULL REFERENCES logits,
     base_row_id INTEGER NOT NULL,        -- logits.row_id, in this file unless forwards.base_run_uuid is set
     token       INTEGER NOT NULL,
     logit       REAL,                    -- this row's logit at token, exact
-    base_logit  REAL,                    -- the base row's
-    delta       REAL,                    -- logit - base_logit
+    base_logit  REAL,                    -- the base row's; where bound is 1, the last logit of its list
+    delta       REAL,                    -- logit - base_logit; where bound is 1, the least it can be
     bound       INTEGER NOT NULL DEFAULT 0 CHECK (bound IN (0, 1)), -- 1: the base value is at most base_logit
     PRIMARY KEY (row_id, base_row_id, token)
 ) WITHOUT ROWID;
@@ -178,13 +186,18 @@ CREATE TABLE graph_execs(
     created_ns     INTEGER
 );
 
--- What was not recorded, and why.
+-- What was not recorded, and why. Kinds of the recorder: rows_dropped, forwards_dropped (their rows are
+-- in rows_dropped too), records_dropped (tokens, settings, sequences) found the ring full;
+-- device_rows_dropped and device_capture: rows in GPU memory, and the reason; calls_refused: hook calls
+-- whose arguments make no sense; records_refused: the schema refused them; write_failed: times that
+-- the database could not be written, and the last reason, what waited was written later;
+-- baseline_unread, baseline_rows_left_out: PROBE_BASELINE.
 CREATE TABLE gaps(
     gap_id     INTEGER PRIMARY KEY,
     run_id     INTEGER NOT NULL REFERENCES runs,
     forward_id INTEGER REFERENCES forwards,
-    kind       TEXT NOT NULL,            -- rows_dropped, spool_full, disk_full, cupti, unknown_graph, ...
-    count      INTEGER NOT NULL,
+    kind       TEXT NOT NULL,
+    count      INTEGER NOT NULL,         -- since the run began
     detail     TEXT
 );
 
