@@ -181,6 +181,9 @@ static int make_jobs(struct work *w, struct err *err)
 {
     const struct options *o = w->options;
     int64_t n_samples = o->n_samples ? o->n_samples : o->prompts.n == 1 ? o->n_batch : 1;
+    if (n_samples * (int64_t)o->prompts.n > INT32_MAX / 2)
+        return err_set(err, "--samples %lld: of %zu prompts, more than %d texts",
+                       (long long)n_samples, o->prompts.n, INT32_MAX / 2);
     w->n_jobs = (int32_t)(n_samples * (int64_t)o->prompts.n);
     w->jobs = xcalloc((size_t)w->n_jobs, sizeof *w->jobs);
     w->texts = xcalloc((size_t)w->n_jobs, sizeof *w->texts);
