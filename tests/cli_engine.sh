@@ -164,6 +164,18 @@ done
 run "$engine" gate "$dense" "$tmp/prompt.txt" --window 5 --arms decode,decode:REF=1
 ok "gate --arms: the labels head the columns" grep -q "decode:REF=1_top1" "$tmp/out"
 
+# ---- files with more, and with less ----
+"$abs_top_builddir/tests/mkgguf" --arch qwen35moe --predict 1 "$tmp/mtp.gguf" 2>/dev/null
+run "$engine" info "$tmp/mtp.gguf"
+is "info: what is left out is noted" "$status $(sed -n 's/^note *//p' "$tmp/out")" \
+    "0 without MTP: 20 tensors of multi-token prediction are not used"
+LC_ALL=C sed 's/tokenizer.ggml.model/tokenizer.ggml.modeX/' "$dense" >"$tmp/mute.gguf"
+run "$engine" generate "$tmp/mute.gguf" --token-ids 69,845 -n 3
+is "without a tokenizer: ids for ids" "$status $(grep -cE '^[0-9]+ [0-9]+ [0-9]+ ?$' "$tmp/out")" "0 1"
+refuses "without a tokenizer: no text" "mute.gguf: has no tokenizer" "$engine" generate "$tmp/mute.gguf" -p x
+refuses "without a tokenizer: nothing to tokenize" "mute.gguf: has no tokenizer" \
+    "$engine" tokenize "$tmp/mute.gguf" -p x
+
 # ---- score and bench ----
 echo "69 845 335 305
 316 408 334" >"$tmp/two.ids"
