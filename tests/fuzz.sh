@@ -16,11 +16,13 @@ flags="-g -O1 -std=gnu11 -w -fsanitize=fuzzer-no-link,address,undefined
 rm -rf "$out/objects"
 mkdir -p "$out/objects"
 cd "$out/objects"
+has_cuda=$(grep -c '^#define HAVE_CUDA' "$abs_top_builddir/config.h" || :)
 for source in "$abs_top_srcdir"/engine/*.c "$abs_top_srcdir"/collector/seed.c \
     "$abs_top_srcdir"/tests/fuzz_[gpt]*.c; do
     case $source in
-    */engine/main.c | *cuda* | */fuzz_t.c) ;;
+    */engine/main.c | */fuzz_t.c) ;;
     *)
+        case $has_cuda$source in 0*cuda*) continue ;; esac
         # shellcheck disable=SC2086
         "$cc" $flags -c "$source"
         ;;
@@ -29,7 +31,7 @@ done
 for target in "$@"; do
     # shellcheck disable=SC2086
     "$cc" $flags -fsanitize=fuzzer -DFUZZ_TARGET="fuzz_$target" "$abs_top_srcdir/tests/fuzz_main.c" ./*.o \
-        "$abs_top_builddir/kernels/libkernels.a" -lgomp -lpcre2-8 -lm -o "$out/fuzz_$target"
+        "$abs_top_builddir/kernels/libkernels.a" -lgomp -lpcre2-8 ${FUZZ_LIBS-} -lm -o "$out/fuzz_$target"
     mkdir -p "$out/$target/corpus"
     cd "$out/$target"
     echo "fuzz: $target for $seconds seconds, in $out/$target"

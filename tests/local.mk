@@ -144,6 +144,7 @@ EXTRA_DIST += %D%/fuzz.sh %D%/fuzz_main.c
 FUZZ_SECONDS = 600
 fuzz: kernels/libkernels.a
 	abs_top_srcdir='$(abs_top_srcdir)' abs_top_builddir='$(abs_top_builddir)' \
+	  FUZZ_CFLAGS='$(CUDA_CPPFLAGS)' FUZZ_LIBS='$(CUDA_LIBS)' \
 	  $(SHELL) $(srcdir)/tests/fuzz.sh $(FUZZ_SECONDS)
 .PHONY: fuzz
 check_PROGRAMS += %D%/fixtures_t
