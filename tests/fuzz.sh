@@ -35,7 +35,7 @@ for target in "$@"; do
     mkdir -p "$out/$target/corpus"
     cd "$out/$target"
     echo "fuzz: $target for $seconds seconds, in $out/$target"
-    ../fuzz_"$target" -max_total_time="$seconds" -max_len=32768 -rss_limit_mb=4096 -timeout=20 \
+    ../fuzz_"$target" -max_total_time="$seconds" -max_len=32768 -rss_limit_mb=4096 -timeout=600 \
         -print_final_stats=1 corpus >log 2>&1 || {
         tail -40 log >&2
         echo "fuzz: $target: a finding, in $out/$target" >&2
