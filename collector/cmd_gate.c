@@ -120,7 +120,7 @@ static int print_report(const struct options *o, bool *defect, struct err *err)
     if (!rc)
         rc = window_load(db, &sel, &window, err);
     if (!rc)
-        rc = report_print(stdout, o->format, db, &sel, &window, err);
+        rc = report_print(stdout, o->format, &(struct report){db, &sel, &window, NULL}, err);
     *defect = !rc && seed_is_defect(window.summary.cls);
     window_free(&window);
     db_close(db);

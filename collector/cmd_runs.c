@@ -4,7 +4,11 @@
 #include "collector/render.h"
 #include "collector/xalloc.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 struct options {
     char **paths; /* (n_paths), borrowed from argv */
@@ -37,8 +41,9 @@ static const struct argp_child children[] = {{&render_argp, 0, NULL, 0}, {0}};
 static const struct argp argp = {
     NULL,
     parse,
-    "FILE...",
-    "List the runs of one or more files: when and what was recorded, how much, and what was lost. "
+    "FILE|FOLDER...",
+    "List the runs of files, and of the *.db of folders: when and what was recorded, how much, and "
+    "what was lost. "
     "state: closed, recovered (its process died), or recording.",
     children,
     NULL,
@@ -56,6 +61,12 @@ static void render_named(struct render *r, const struct query *query, const char
         render_text(r, text, -1);
     else
         render_null(r);
+}
+
+static int is_database(const struct dirent *entry)
+{
+    size_t n = strlen(entry->d_name);
+    return n > 3 && !strcmp(entry->d_name + n - 3, ".db");
 }
 
 static int render_file(struct render *r, const char *path, struct err *err)
@@ -82,16 +93,45 @@ out:
     return rc;
 }
 
+/* The databases of a folder, in order of name; one that cannot be read does not hide the others. */
+static int render_folder(struct render *r, const char *path)
+{
+    struct dirent **entries;
+    struct err err;
+    int status = CMD_OK, n = scandir(path, &entries, is_database, alphasort);
+    if (n < 0) {
+        err_set(&err, "%s: %s", path, strerror(errno));
+        return cmd_fail(&err);
+    }
+    for (int i = 0; i < n; i++) {
+        char name[4096];
+        snprintf(name, sizeof name, "%s/%s", path, entries[i]->d_name);
+        if (render_file(r, name, &err))
+            status = cmd_fail(&err);
+        free(entries[i]);
+    }
+    free(entries);
+    return status;
+}
+
+static int render_path(struct render *r, const char *path)
+{
+    struct stat st;
+    struct err err;
+    if (!stat(path, &st) && S_ISDIR(st.st_mode))
+        return render_folder(r, path);
+    return render_file(r, path, &err) ? cmd_fail(&err) : CMD_OK;
+}
+
 int cmd_runs(int argc, char **argv)
 {
     struct options o = {0};
-    struct err err;
     int status = CMD_OK;
     argp_parse(&argp, argc, argv, 0, NULL, &o);
     struct render *r = render_open(stdout, o.format, 1, sizeof names / sizeof *names, names);
     for (int i = 0; i < o.n_paths; i++)
-        if (render_file(r, o.paths[i], &err))
-            status = cmd_fail(&err);
+        if (render_path(r, o.paths[i]) != CMD_OK)
+            status = CMD_ERROR;
     render_close(r);
     return status;
 }

@@ -40,6 +40,13 @@ int judge_status(const struct judgement *j);
 /* The whole verdict; CSV is one row of its figures. */
 int judge_print(FILE *out, enum render_format format, const struct judgement *j, struct err *err);
 
+/* Parts of it: the line that says the verdict and its reason; the figures below it; the flips of
+ * the largest contrasts, at most as many as most. */
+void judge_print_head(FILE *out, const struct judgement *j);
+void judge_print_figures(FILE *out, const struct judgement *j);
+int judge_print_flips(FILE *out, enum render_format format, const struct judgement *j, size_t most,
+                      struct err *err);
+
 /* Every tag, strongest first, as a table of its own. */
 int judge_print_tags(FILE *out, enum render_format format, const struct judgement *j, size_t most,
                      struct err *err);

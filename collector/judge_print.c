@@ -108,9 +108,8 @@ static int render_flip(struct render *r, const struct judgement *j, const struct
     return rc ? -1 : 0;
 }
 
-/* The flips of the largest contrasts, at most as many as most. */
-static int print_flips(FILE *out, enum render_format format, const struct judgement *j, size_t most,
-                       struct err *err)
+int judge_print_flips(FILE *out, enum render_format format, const struct judgement *j, size_t most,
+                      struct err *err)
 {
     static const char *const names[] = {"seq_id",   "pos",      "token_a", "token_b", "margin_a",
                                         "margin_b", "contrast", "bounded", "z",       "rank",
@@ -266,7 +265,7 @@ static void print_floor(FILE *out, const struct judgement *j)
     fprintf(out, "control   %s\n", j->control.words);
 }
 
-static void print_figures(FILE *out, const struct judgement *j)
+void judge_print_figures(FILE *out, const struct judgement *j)
 {
     const struct verdict *v = &j->verdict;
     fprintf(out, "compared  %s (A) against %s (B): %zu positions of %zu sequence%s", j->name_a,
@@ -295,7 +294,7 @@ static void print_figures(FILE *out, const struct judgement *j)
                                                    : "B is worse");
 }
 
-static int print_text(FILE *out, const struct judgement *j, struct err *err)
+void judge_print_head(FILE *out, const struct judgement *j)
 {
     const struct verdict *v = &j->verdict;
     fprintf(out, "%s", verdict_names[v->cls]);
@@ -303,8 +302,15 @@ static int print_text(FILE *out, const struct judgement *j, struct err *err)
         fprintf(out, ": %s", v->reason);
     if (v->beside[0])
         fprintf(out, "; beside it %s", v->beside);
-    fputs("\n\n", out);
-    print_figures(out, j);
+    putc('\n', out);
+}
+
+static int print_text(FILE *out, const struct judgement *j, struct err *err)
+{
+    const struct verdict *v = &j->verdict;
+    judge_print_head(out, j);
+    putc('\n', out);
+    judge_print_figures(out, j);
     putc('\n', out);
     print_tests(out, RENDER_TABLE, v);
     if (v->n_tags) {
@@ -315,7 +321,7 @@ static int print_text(FILE *out, const struct judgement *j, struct err *err)
     if (!v->n_flips)
         return 0;
     fprintf(out, "\nflips%s:\n", v->n_flips > MOST_FLIPS ? ", those of the largest contrast" : "");
-    return print_flips(out, RENDER_TABLE, j, MOST_FLIPS, err);
+    return judge_print_flips(out, RENDER_TABLE, j, MOST_FLIPS, err);
 }
 
 static int print_json(FILE *out, const struct judgement *j, struct err *err)
@@ -327,7 +333,7 @@ static int print_json(FILE *out, const struct judgement *j, struct err *err)
     fputs(", \"tags\": ", out);
     int rc = judge_print_tags(out, RENDER_JSON, j, j->verdict.n_tags, err);
     fputs(", \"flips\": ", out);
-    rc |= print_flips(out, RENDER_JSON, j, j->verdict.n_flips, err);
+    rc |= judge_print_flips(out, RENDER_JSON, j, j->verdict.n_flips, err);
     if (j->has_reference) {
         fputs(", \"reference\": {\"scale_a\": ", out);
         render_json_real(out, j->reference.scale_a);

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+enum { MOST_FLIPS = 20 };
+
 static void print_labelled(FILE *out, const char *label, const char *text)
 {
     if (!text)
@@ -77,18 +79,47 @@ static int each_run(FILE *out, struct db *db, const struct selection *sel,
     return sel->a.run_id == sel->b.run_id ? 0 : print(out, db, sel->b.run_id, err);
 }
 
-static int print_text(FILE *out, struct db *db, const struct selection *sel,
-                      const struct window *window, struct err *err)
+/* The judgement of all positions, with what a reader asks next. */
+static int print_judgement(FILE *out, const struct report *report, struct err *err)
 {
+    const struct judgement *j = report->judgement;
+    long long a = select_view_a(report->sel), b = select_view_b(report->sel);
+    fprintf(out, "\nall positions, by the calibrated rule:\n");
+    judge_print_figures(out, j);
+    if (j->verdict.n_flips) {
+        fprintf(out, "\nflips%s:\n",
+                j->verdict.n_flips > MOST_FLIPS ? ", those of the largest contrast" : "");
+        if (judge_print_flips(out, RENDER_TABLE, j, MOST_FLIPS, err))
+            return -1;
+    }
+    fprintf(out, "\nlook further:\n");
+    fprintf(out, "  neartie verdict FILE --a %lld --b %lld    tests and tags\n", a, b);
+    fprintf(out, "  neartie blame FILE --a %lld --b %lld      what goes with the differences\n", a,
+            b);
+    fprintf(out, "  neartie compare FILE --a %lld --b %lld    settings and kernels\n", a, b);
+    fprintf(out, "  sqlite3 FILE 'SELECT * FROM pairs WHERE arm_id_a = %lld AND arm_id_b = %lld'\n",
+            a, b);
+    return 0;
+}
+
+static int print_text(FILE *out, const struct report *report, struct err *err)
+{
+    const struct window *window = report->window;
     struct seed_names names = window_names(window);
-    if (each_run(out, db, sel, print_run, err))
+    if (report->judgement) {
+        judge_print_head(out, report->judgement);
+        putc('\n', out);
+    }
+    if (each_run(out, report->db, report->sel, print_run, err))
         return -1;
-    print_compared(out, sel, window);
+    print_compared(out, report->sel, window);
     seed_print_rows(out, &names, window->rows, window->n);
     putc('\n', out);
     seed_print_gate(out, &names, &window->gate);
     seed_print_summary(out, &names, &window->summary);
-    return each_run(out, db, sel, print_gaps, err);
+    if (each_run(out, report->db, report->sel, print_gaps, err))
+        return -1;
+    return report->judgement ? print_judgement(out, report, err) : 0;
 }
 
 static void render_id(struct render *r, int32_t id)
@@ -193,22 +224,31 @@ void report_print_verdict(FILE *out, enum render_format format, const struct sel
         print_record(out, format, sel, window);
 }
 
-int report_print(FILE *out, enum render_format format, struct db *db, const struct selection *sel,
-                 const struct window *window, struct err *err)
+static int print_json(FILE *out, const struct report *report, struct err *err)
+{
+    int rc = 0;
+    fputs("{\"positions\": ", out);
+    print_rows(out, RENDER_JSON, report->window);
+    fputs(", \"verdict\": ", out);
+    print_record(out, RENDER_JSON, report->sel, report->window);
+    if (report->judgement) {
+        fputs(", \"calibrated\": ", out);
+        rc = judge_print(out, RENDER_JSON, report->judgement, err);
+    }
+    fputs("}\n", out);
+    return rc;
+}
+
+int report_print(FILE *out, enum render_format format, const struct report *report, struct err *err)
 {
     switch (format) {
     case RENDER_TABLE:
-        return print_text(out, db, sel, window, err);
+        return print_text(out, report, err);
     case RENDER_CSV:
-        print_rows(out, format, window);
+        print_rows(out, format, report->window);
         return 0;
     case RENDER_JSON:
-        fputs("{\"positions\": ", out);
-        print_rows(out, format, window);
-        fputs(", \"verdict\": ", out);
-        print_record(out, format, sel, window);
-        fputs("}\n", out);
-        return 0;
+        return print_json(out, report, err);
     }
     return 0;
 }

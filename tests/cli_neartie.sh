@@ -19,7 +19,7 @@ is "version" "$status $(cat "$tmp/out")" "0 neartie 0.1.0"
 run "$neartie" --help
 commands=$(sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$tmp/out")
 is "help lists the commands" "$(echo "$commands" | tr '\n' ' ')" \
-    "record gate report verdict blame calibrate compare percentiles flips runs inspect simulate queries sql "
+    "record gate report verdict blame calibrate compare percentiles flips kernels runs inspect simulate queries sql "
 for command in $commands; do
     run "$neartie" "$command" --help
     is "$command --help" "$status $(head -1 "$tmp/out" | cut -d' ' -f1-3)" \
@@ -38,7 +38,9 @@ is "an unknown command is wrong usage" "$status $(head -1 "$tmp/err")" \
 # --- report and verdict ---
 run "$neartie" report "$golden" --a 1:prefill --b 1:decode
 is "report: every position, the figures and the verdict" "$status
-$(cat "$tmp/out")" "0
+$(sed '/^all positions/,$d' "$tmp/out")" "0
+NONFINITE: B: 1 rows, first at sequence 1 position 4, 1 NaN 0 +inf; beside it SYSTEMATIC(scale)
+
 run     1, 2001-09-09 01:46:40 UTC, 2.5 s
 engine  engine 1
 model   golden.gguf
@@ -64,6 +66,9 @@ note: NaN or +inf at 1 of 6 positions, which this rule does not look at
 note: delta is a lower bound at 1 of 6 positions
 verdict (rule seed): SYSTEMATIC - two flips or more
 not recorded in run 1: rows_dropped, 3"
+is "report: all positions, flips and what to do next" \
+    "$(sed -n '/^all positions/,$p' "$tmp/out" | grep -cE '^(compared|flips|agreement|noise|class|floor|control|look further)')" 9
+is "report: what stands before a flip" "$(grep "' cat'" "$tmp/out" | sed 's/.* \\/\\/')" '\xff the'
 run "$neartie" report "$golden" --a 1:prefill --b 1:decode --window 1 --format csv
 is "report: csv has the positions" "$(cat "$tmp/out")" \
     "pos,top1_a,top2_a,margin_a,top1_b,top2_b,margin_b,delta,bounded,bad,agree
@@ -94,6 +99,8 @@ sqlite3 "$golden" ".backup '$tmp/alone.db'"
 sqlite3 "$tmp/alone.db" "UPDATE logits SET context_hash = NULL"
 is "verdict: nothing to compare" "$(failure "$neartie" verdict "$tmp/alone.db")" \
     "4 neartie: alone.db: no two arms have a position of the same context"
+run "$neartie" report "$tmp/alone.db"
+is "report: nothing to compare, so what there is" "$status $(grep -cE '^(runs|arms|gaps):' "$tmp/out")" "4 3"
 is "verdict: these two arms have nothing in common" \
     "$(failure "$neartie" verdict "$tmp/alone.db" --a 1 --b 2)" \
     "4 neartie: alone.db: arms prefill and decode have no position of the same context"
@@ -121,6 +128,17 @@ is "runs" "$(sed "s|$tmp/||" "$tmp/out")" \
     "file,run,state,started_utc,seconds,engine,model,n_arms,n_forwards,n_rows,n_lost
 golden.db,1,closed,2001-09-09 01:46:40,2.5,engine 1,golden.gguf,2,7,12,3
 golden.db,2,recovered,2001-09-09 01:46:50,,engine 1,golden.gguf,2,4,5,0"
+mkdir "$tmp/many" && cp "$golden" "$tmp/many/b.db" && cp "$golden" "$tmp/many/a.db"
+echo none >"$tmp/many/c.db"
+echo none >"$tmp/many/notes.txt"
+run "$neartie" runs "$tmp/many" --format csv
+is "runs: of a folder, whatever one file is" \
+    "$status $(sed "s|$tmp/many/||" "$tmp/out" | cut -d, -f1,2 | xargs) $(sed "s|$tmp/||" "$tmp/err")" \
+    "1 file,run a.db,1 a.db,2 b.db,1 b.db,2 neartie: many/c.db: not an SQLite database"
+run "$neartie" kernels "$golden" --arm 1 --format csv
+is "kernels" "$(cut -d, -f2-5,10 "$tmp/out")" "arm,kernel,grid,block,n_launches
+prefill,_Z4gemmPf,8x1x1,256x1x1,2
+prefill,_Z4gemvPf,64x2x1,128x1x1,1"
 run "$neartie" percentiles "$golden" --arm 1 --percentiles 0,10,50,99.99,100
 is "percentiles: nearest rank, a recorded position" "$(cat "$tmp/out")" \
     "run  arm      percentile  margin  seq_id  pos  row_id  n
@@ -193,7 +211,7 @@ sqlite3 "$tmp/other.db" "CREATE TABLE t(x)"
 sqlite3 "$golden" ".backup '$tmp/newer.db'"
 sqlite3 "$tmp/newer.db" "UPDATE meta SET value = '99' WHERE key = 'schema_version'"
 head -c 8192 "$golden" >"$tmp/cut.db"
-for command in report verdict flips runs percentiles; do
+for command in report verdict flips percentiles kernels; do
     is "$command: missing" "$(failure "$neartie" $command "$tmp/missing.db")" \
         "1 neartie: missing.db: No such file or directory"
     is "$command: empty" "$(failure "$neartie" $command "$tmp/empty.db")" \
