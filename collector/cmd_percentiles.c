@@ -3,6 +3,7 @@
 #include "collector/cmd.h"
 #include "collector/render.h"
 #include "collector/select.h"
+#include "collector/stat_dist.h"
 #include "collector/xalloc.h"
 
 #include <errno.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 
 enum { KEY_ARM = 0x100, KEY_METHOD, MAX_PERCENTILES = 64 };
+enum { ROW_ID, MARGIN }; /* columns of q_arm_margins */
 enum method { NEAREST, INTERPOLATED, SEED };
 
 struct options {
@@ -19,12 +21,6 @@ struct options {
     int n_percentiles;
     enum method method;
     enum render_format format;
-};
-
-/* A margin with the row that it stands in. */
-struct margin {
-    double value;
-    int64_t row_id;
 };
 
 static void parse_percentiles(struct options *o, const char *list, struct argp_state *state)
@@ -101,17 +97,8 @@ static const struct argp argp = {
     NULL,
 };
 
-static int margin_cmp(const void *x, const void *y)
-{
-    const struct margin *a = x, *b = y;
-    if (a->value != b->value)
-        return a->value > b->value ? 1 : -1;
-    return (a->row_id > b->row_id) - (a->row_id < b->row_id);
-}
-
 /* The margins of an arm in ascending order; *out is owned by the caller. */
-static int load_margins(struct db *db, int64_t arm_id, struct margin **out, size_t *n,
-                        struct err *err)
+static int load_margins(struct db *db, int64_t arm_id, float **out, size_t *n, struct err *err)
 {
     struct query *query;
     size_t size = 0;
@@ -125,10 +112,10 @@ static int load_margins(struct db *db, int64_t arm_id, struct margin **out, size
             size = size ? 2 * size : 1024;
             *out = xrealloc(*out, size, sizeof **out);
         }
-        (*out)[(*n)++] = (struct margin){query_column_real(query, 1), query_column_int(query, 0)};
+        (*out)[(*n)++] = (float)query_column_real(query, MARGIN);
     }
     query_free(query);
-    qsort(*out, *n, sizeof **out, margin_cmp);
+    stat_sort(*out, *n);
     return rc;
 }
 
@@ -142,50 +129,94 @@ static double index_of(enum method method, double percentile, size_t n)
     return method == SEED ? round((double)(n - 1) * q) : (double)(n - 1) * q;
 }
 
-static int render_place(struct render *r, struct db *db, int64_t row_id, struct err *err)
+/* What a percentile is: a margin, and where it is a recorded one the first row that has it. */
+struct place {
+    double margin;
+    bool recorded;
+    int64_t row_id;
+};
+
+/* A second pass over the margins finds the rows: sorting them along would take four times as long.
+ */
+static int find_rows(struct db *db, int64_t arm_id, struct place *places, int n, struct err *err)
+{
+    struct query *query;
+    int rc;
+    if (db_query(db, &query, "arm_margins", err))
+        return -1;
+    query_bind_int(query, ":arm_id", arm_id);
+    while ((rc = query_step(query, err)) > 0) {
+        double margin = query_column_real(query, MARGIN);
+        int64_t row_id = query_column_int(query, ROW_ID);
+        for (int i = 0; i < n; i++)
+            if (places[i].recorded && places[i].margin == margin &&
+                (!places[i].row_id || row_id < places[i].row_id))
+                places[i].row_id = row_id;
+    }
+    query_free(query);
+    return rc;
+}
+
+static int render_row(struct render *r, struct db *db, int64_t row_id, struct err *err)
 {
     struct query *query;
     if (db_query(db, &query, "row", err))
         return -1;
     query_bind_int(query, ":row_id", row_id);
     int rc = query_step(query, err);
-    if (rc > 0) {
-        render_int(r, query_int(query, "seq_id"));
-        render_int(r, query_int(query, "pos"));
-        render_int(r, row_id);
+    bool found = rc > 0;
+    for (int i = 0; i < 3; i++) {
+        static const char *const names[] = {"seq_id", "pos", "row_id"};
+        if (found)
+            render_int(r, query_int(query, names[i]));
+        else
+            render_null(r);
     }
     query_free(query);
-    return rc > 0 ? 0 : -1;
+    return rc < 0 ? -1 : 0;
 }
 
-static int render_arm(struct render *r, struct db *db, const struct arm *arm,
-                      const struct options *o, struct err *err)
+static int render_places(struct render *r, struct db *db, const struct arm *arm,
+                         const struct options *o, const struct place *places, size_t n,
+                         struct err *err)
 {
-    struct margin *margins = NULL;
-    size_t n;
-    int rc = load_margins(db, arm->arm_id, &margins, &n, err);
-    for (int i = 0; !rc && n && i < o->n_percentiles; i++) {
-        double index = index_of(o->method, o->percentiles[i], n);
-        size_t low = (size_t)index, high = low + 1 < n ? low + 1 : low;
-        double part = index - (double)low;
+    int rc = 0;
+    for (int i = 0; i < o->n_percentiles; i++) {
         render_int(r, arm->run_id);
         render_text(r, arm->label, -1);
         if (o->percentiles[i] == floor(o->percentiles[i]))
             render_int(r, (int64_t)o->percentiles[i]);
         else
             render_real(r, o->percentiles[i]);
-        render_real(r, margins[low].value + part * (margins[high].value - margins[low].value));
-        if (part == 0) {
-            rc = render_place(r, db, margins[low].row_id, err);
-        } else {
-            render_null(r);
-            render_null(r);
-            render_null(r);
-        }
+        render_real(r, places[i].margin);
+        rc |= render_row(r, db, places[i].row_id, err);
         render_int(r, (int64_t)n);
     }
-    free(margins);
     return rc;
+}
+
+static int render_arm(struct render *r, struct db *db, const struct arm *arm,
+                      const struct options *o, struct err *err)
+{
+    struct place places[MAX_PERCENTILES] = {{0}};
+    float *margins = NULL;
+    size_t n;
+    int rc = load_margins(db, arm->arm_id, &margins, &n, err);
+    for (int i = 0; !rc && n && i < o->n_percentiles; i++) {
+        double index = index_of(o->method, o->percentiles[i], n);
+        size_t low = (size_t)index, high = low + 1 < n ? low + 1 : low;
+        double part = index - (double)low;
+        places[i].recorded = part == 0;
+        places[i].margin = (double)margins[low];
+        if (part > 0)
+            places[i].margin += part * ((double)margins[high] - (double)margins[low]);
+    }
+    free(margins);
+    if (rc || !n)
+        return rc;
+    if (find_rows(db, arm->arm_id, places, o->n_percentiles, err))
+        return -1;
+    return render_places(r, db, arm, o, places, n, err);
 }
 
 static int render_arms(struct render *r, struct db *db, const struct options *o, struct err *err)
@@ -222,8 +253,7 @@ int cmd_percentiles(int argc, char **argv)
         return cmd_fail(&err);
     struct render *r = render_open(stdout, o.format, 4, sizeof names / sizeof *names, names);
     int rc = render_arms(r, db, &o, &err);
-    if (!rc)
-        render_close(r);
+    render_close(r);
     db_close(db);
     return rc ? cmd_fail(&err) : CMD_OK;
 }
