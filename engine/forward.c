@@ -63,12 +63,17 @@ static struct tensor rows(struct forward *f, struct tensor table, struct tensor 
     return out;
 }
 
-static struct tensor linear(struct forward *f, struct tensor x, struct tensor matrix)
+static void linear_into(struct forward *f, struct tensor out, struct tensor x, struct tensor matrix)
 {
-    struct tensor out = activation(f, x.n_rows, matrix.n_rows);
     run(f, f->phase == FORWARD_PREFILL ? OP_MATMUL_MM : OP_MATMUL_MV,
         &(struct op_args){
             .out = out, .in = {x, matrix}, .two_groups = f->params.knobs.value[KNOB_Q80_G2] != 0});
+}
+
+static struct tensor linear(struct forward *f, struct tensor x, struct tensor matrix)
+{
+    struct tensor out = activation(f, x.n_rows, matrix.n_rows);
+    linear_into(f, out, x, matrix);
     return out;
 }
 
@@ -276,7 +281,5 @@ void forward_graph(struct forward *f)
     }
     if (f->wanted.n_cols == 0)
         return;
-    struct tensor last = rms_norm(f, rows(f, h, f->wanted), 1, m->out_norm);
-    run(f, f->phase == FORWARD_PREFILL ? OP_MATMUL_MM : OP_MATMUL_MV,
-        &(struct op_args){.out = f->logits, .in = {last, m->output}});
+    linear_into(f, f->logits, rms_norm(f, rows(f, h, f->wanted), 1, m->out_norm), m->output);
 }

@@ -22,7 +22,7 @@ enum forward_phase { FORWARD_PREFILL, FORWARD_DECODE };
 struct forward_params {
     int32_t n_ctx;      /* positions per sequence, at least 1 */
     int32_t n_seqs;     /* sequences, at least 1 */
-    int32_t n_batch;    /* most tokens of one call; 0 = n_ctx */
+    int32_t n_batch;    /* most tokens of one call; 0 = n_ctx or n_seqs */
     struct knobs knobs; /* copied */
 };
 

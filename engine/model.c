@@ -331,11 +331,13 @@ static int tensor_check(struct reader *r, const char *name, const struct gguf_te
                         const enum dim dim[3])
 {
     const struct quant_info *type = quant_find(t->type);
-    for (int i = 0; i < 3; i++)
-        if (t->dim[i] != (uint64_t)r->dim[dim[i]])
+    for (int i = 0; i < 4; i++) {
+        int64_t want = i < 3 ? r->dim[dim[i]] : 1;
+        if (t->dim[i] != (uint64_t)want)
             return err_set(r->err, "%s: tensor %s: dimension %d is %llu, the keys say %lld",
                            gguf_path(r->g), name, i, (unsigned long long)t->dim[i],
-                           (long long)r->dim[dim[i]]);
+                           (long long)want);
+    }
     bool is_vector = dim[1] == ONE || dim[0] == CONV_WIDTH;
     if (is_vector ? t->type != QUANT_F32 : !kernels_have_type((int32_t)t->type))
         return err_set(r->err, "%s: tensor %s: type %s (%u) is not supported here", gguf_path(r->g),

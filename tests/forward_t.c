@@ -114,7 +114,7 @@ static void test_chunks(const struct subject *s, const char *name, const char *k
     ids_fill(ids, s->m->hp.n_vocab);
     float *whole = logits_of(s, knobs, FORWARD_PREFILL, ids, N_IDS);
     for (int i = 0; i < 3; i++) {
-        char with[64];
+        char with[96];
         snprintf(with, sizeof with, "%s PRIME_CHUNK=%d", knobs, chunks[i]);
         float *cut = logits_of(s, with, FORWARD_PREFILL, ids, N_IDS);
         ok(same(whole, cut, N_IDS * (size_t)s->m->hp.n_vocab), "%s %s: bit-equal to one chunk",
@@ -191,7 +191,11 @@ static void test_forms(const struct subject *s, const char *name)
     static const struct {
         const char *knobs;
         double limit; /* measured on both models, doubled */
-    } rows[] = {{"FAST=0", 1e-3}, {"FAST=0 KV=f16", 0.1}, {"FAST=1 KV=f32", 2}, {"FAST=1", 2}};
+    } rows[] = {{"FAST=0", 1e-3},
+                {"FAST=0 KV=f16", 0.1},
+                {"FAST=1 KV=f32", 2},
+                {"FAST=1", 2},
+                {"FAST=0 KV=q8_0", 2}};
     double d = max_difference(ref, ref_decode, n);
     ok(d < 1e-4, "%s REF=1: the phases agree to float rounding", name);
     diag("largest difference %.3g", d);
@@ -212,12 +216,12 @@ static void test_forms(const struct subject *s, const char *name)
 /* Each decode knob changes the arithmetic it names. */
 static void test_knobs_act(const struct subject *s, const char *name)
 {
-    static const char *const knobs[] = {"FA_SPLIT=3", "Q80_G2=1", "KV=f32"};
+    static const char *const knobs[] = {"FA_SPLIT=3", "Q80_G2=1", "KV=f32", "KV=q8_0"};
     int32_t ids[N_IDS];
     size_t n = N_IDS * (size_t)s->m->hp.n_vocab;
     ids_fill(ids, s->m->hp.n_vocab);
     float *plain = logits_of(s, "FAST=1", FORWARD_DECODE, ids, N_IDS);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         float *other = logits_of(s, knobs[i], FORWARD_DECODE, ids, N_IDS);
         ok(!same(plain, other, n), "%s: %s acts", name, knobs[i]);
         free(other);
@@ -273,8 +277,9 @@ static void test_data_model(const char *name)
     struct subject s = data_open(name);
     test_forms(&s, name);
     test_knobs_act(&s, name);
-    static const char *const knobs[] = {"FAST=0", "FAST=1", "REF=1"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const knobs[] = {"FAST=0", "FAST=1", "REF=1",
+                                        "FAST=1 KV=q8_0 FA_SPLIT=3 Q80_G2=1"};
+    for (int i = 0; i < 4; i++) {
         test_reruns(&s, name, knobs[i]);
         test_chunks(&s, name, knobs[i]);
         test_batch(&s, name, knobs[i]);

@@ -174,3 +174,6 @@ noinst_PROGRAMS += %D%/fault_table
 %C%_fault_table_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 %C%_fault_table_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=backend_run
 %C%_fault_table_LDADD = collector/librule.a collector/libseed.a $(engine_libs) $(GSL_LIBS)
+
+check_PROGRAMS += %D%/model_t
+%C%_model_t_LDADD = $(engine_libs)

@@ -32,6 +32,10 @@ is "another seed gives other bytes" "$status" 1
 "$mkgguf" --arch qwen35 --predict 1 "$tmp/m.gguf" 2>/dev/null
 run "$engine" info "$tmp/m.gguf"
 ok "multi-token prediction is written and noted" grep -q "without MTP" "$tmp/out"
+generated() { "$engine" generate "$1" --token-ids 5,9,33 -n 8 --format json | sed 's/.*"ids"/ids/'; }
+"$mkgguf" --arch qwen35 "$tmp/a.gguf" 2>/dev/null
+is "and changes nothing of what the model says" "$(generated "$tmp/m.gguf")" \
+    "$(generated "$tmp/a.gguf")"
 run "$mkgguf" --preset small --type Q4_K --type-of ffn_down=Q6_K --list
 is "one kind of matrix can have a type of its own" \
     "$(awk '/ffn_down|ffn_up/ && /blk.0/ { print $1, $2 }' "$tmp/out")" \
