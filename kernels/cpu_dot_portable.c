@@ -54,17 +54,27 @@ INLINE u8x32 bits2(uint32_t from0, uint32_t from1, uint8_t value, int part)
 INLINE u8x32 lookup(const int8_t table[16], u8x32 index)
 {
     uint8_t v[32];
+    memcpy(v, &index, sizeof v);
     for (int i = 0; i < 32; i++)
-        v[i] = (uint8_t)table[index[i]];
+        v[i] = (uint8_t)table[v[i]];
     return load_u8x32(v);
 }
 
+/* 16-bit products, then sums of two and of two again, in lanes twice as wide each time. */
+typedef int16_t i16x32 __attribute__((vector_size(64)));
+typedef int32_t i32x16 __attribute__((vector_size(64)));
+typedef int64_t i64x8 __attribute__((vector_size(64)));
+
+INLINE i32x8 sum_fours(i32x8 acc, i16x32 products)
+{
+    i32x16 twos = ((i32x16)products << 16 >> 16) + ((i32x16)products >> 16);
+    i64x8 fours = ((i64x8)twos << 32 >> 32) + ((i64x8)twos >> 32);
+    return acc + __builtin_convertvector(fours, i32x8);
+}
 INLINE i32x8 dot_unsigned(i32x8 acc, u8x32 u, u8x32 x)
 {
-    i8x32 sx = (i8x32)x;
-    for (int i = 0; i < 32; i++)
-        acc[i / 4] += u[i] * sx[i];
-    return acc;
+    return sum_fours(acc, __builtin_convertvector(u, i16x32) *
+                              __builtin_convertvector((i8x32)x, i16x32));
 }
 INLINE i32x8 signed_start(u8x32 x)
 {
@@ -73,10 +83,8 @@ INLINE i32x8 signed_start(u8x32 x)
 }
 INLINE i32x8 dot_signed(i32x8 acc, u8x32 w, u8x32 x)
 {
-    i8x32 sw = (i8x32)w, sx = (i8x32)x;
-    for (int i = 0; i < 32; i++)
-        acc[i / 4] += sw[i] * sx[i];
-    return acc;
+    return sum_fours(acc, __builtin_convertvector((i8x32)w, i16x32) *
+                              __builtin_convertvector((i8x32)x, i16x32));
 }
 #define signed_start32 signed_start
 #define dot_signed32   dot_signed

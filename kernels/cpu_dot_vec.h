@@ -9,7 +9,17 @@
 #include "kernels/cpu_dot.h"
 #include "kernels/quant.h"
 
-#define INLINE static inline __attribute__((always_inline))
+/* Code that is copied into every type's loop, and loops that are unrolled: what makes them fast.
+ * Not for the plain form, whose code would be large, nor with sanitizers, whose checks would make
+ * minutes of compilation of it. */
+#if defined __SANITIZE_ADDRESS__ || !defined __AVX2__
+#define INLINE static inline
+#define UNROLL(n)
+#else
+#define INLINE           static inline __attribute__((always_inline))
+#define UNROLL(n)        UNROLL_PRAGMA(GCC unroll n)
+#define UNROLL_PRAGMA(x) _Pragma(#x)
+#endif
 
 typedef uint8_t u8x32 __attribute__((vector_size(32)));
 typedef int8_t i8x32 __attribute__((vector_size(32)));
