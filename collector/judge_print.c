@@ -262,7 +262,9 @@ static void print_floor(FILE *out, const struct judgement *j)
                 floor->kind == FLOOR_SAME ? "the same" : "another", floor->n + floor->n_equal,
                 floor->measured, floor->raised ? ", raised" : "",
                 floor->thin ? ", too few for a kind of its own" : "");
-    fprintf(out, "control   %s\n", j->control.words);
+    fputs("control   ", out);
+    render_safe(out, j->control.words, (int)strlen(j->control.words));
+    putc('\n', out);
 }
 
 void judge_print_figures(FILE *out, const struct judgement *j)

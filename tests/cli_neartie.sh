@@ -243,6 +243,31 @@ run "$neartie" runs "$tmp/locked/wal.db" --format csv
 is "a write-ahead database in a folder that cannot be written" "$status $(wc -l <"$tmp/out")" "0 3"
 chmod -R u+w "$tmp/locked"
 
+# --- hostile text in every column that holds any ---
+sqlite3 "$golden" ".backup '$tmp/hostile.db'"
+sqlite3 "$tmp/hostile.db" "PRAGMA journal_mode = DELETE" >"$tmp/out"
+hostile="char(27) || ']0;title' || char(7) || char(10) || '\"</script>'"
+for column in runs.host runs.exe runs.argv runs.engine runs.model_path runs.gpu_name \
+    settings.value arms.label sequences.label kernels.name kernels.code_hash \
+    kernel_list_items.label gaps.kind gaps.detail vocab.text calibrations.label \
+    calibrations.control; do
+    sqlite3 "$tmp/hostile.db" "UPDATE ${column%.*} SET ${column#*.} = $hostile || rowid" 2>/dev/null ||
+        sqlite3 "$tmp/hostile.db" "UPDATE ${column%.*} SET ${column#*.} = $hostile"
+done
+sqlite3 "$tmp/hostile.db" "UPDATE calibrations SET class = 'reassoc-bf16', quantiles = '[]'"
+escape=$(printf '\033')
+for command in report verdict blame compare flips runs kernels percentiles; do
+    arms="--a 1 --b 2"
+    case $command in runs | kernels | percentiles) arms= ;; esac
+    for format in table csv json; do
+        # shellcheck disable=SC2086
+        run "$neartie" $command "$tmp/hostile.db" $arms --format $format
+        is "$command --format $format: no escape reaches the terminal" \
+            "$(cat "$tmp/out" "$tmp/err" | grep -c "$escape") $(test -s "$tmp/out"; echo $?)" "0 0"
+        [ $format != json ] || ok "$command: valid json" python3 -m json.tool "$tmp/out"
+    done
+done
+
 # --- inspect ---
 is "inspect: no program" "$(failure "$neartie" inspect "$data/prompt.txt")" \
     "1 neartie: $data/prompt.txt: not an ELF file"
