@@ -185,6 +185,7 @@ void options_help(void)
             snprintf(range, sizeof range, ": all of them");
         if (t->kind == CHOICE)
             snprintf(range, sizeof range, ", %s", t->choices);
-        dprintf(STDERR_FILENO, "  %-18s %s (default %s%s)\n", t->name, t->help, t->standard, range);
+        dprintf(STDERR_FILENO, "  %-18s %s (default %s%s)\n", t->name, t->help,
+                *t->standard ? t->standard : "none", range);
     }
 }

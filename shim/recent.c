@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { ENTRIES = 1 << 16, LOCKS = 64 };
+enum { SETS = 1 << 13, WAYS = 8, LOCKS = 64 };
 
 struct entry {
     int64_t seq, pos;
@@ -13,8 +13,8 @@ struct entry {
 };
 
 struct recent {
-    pthread_mutex_t locks[LOCKS]; /* one for every LOCKS-th entry */
-    struct entry entries[ENTRIES];
+    pthread_mutex_t locks[LOCKS]; /* one for every LOCKS-th set */
+    struct entry sets[SETS][WAYS];
 };
 
 struct recent *recent_new(void)
@@ -30,28 +30,48 @@ void recent_free(struct recent *r)
     free(r);
 }
 
-/* Neighbours in a sequence are neighbours here: a long prompt does not push itself out. */
-static size_t index_of(int64_t seq, int64_t pos)
+static size_t set_of(int64_t seq, int64_t pos)
 {
-    return (size_t)((uint64_t)seq * UINT64_C(0x9e3779b97f4a7c15) / 65536 + (uint64_t)pos) % ENTRIES;
+    uint64_t x = ((uint64_t)seq * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)pos) *
+                 UINT64_C(0xd6e8feb86659fd93);
+    return (size_t)(x >> 51);
+}
+
+/* The entry of the position, or NULL. */
+static struct entry *find(struct entry *set, int64_t seq, int64_t pos)
+{
+    for (int i = 0; i < WAYS; i++)
+        if (set[i].row_id && set[i].seq == seq && set[i].pos == pos)
+            return &set[i];
+    return NULL;
+}
+
+static struct entry *oldest(struct entry *set)
+{
+    struct entry *e = set;
+    for (int i = 1; i < WAYS; i++)
+        if (set[i].row_id < e->row_id)
+            e = &set[i];
+    return e;
 }
 
 void recent_put(struct recent *r, int64_t seq, int64_t pos, uint64_t row_id)
 {
-    size_t i = index_of(seq, pos);
-    pthread_mutex_lock(&r->locks[i % LOCKS]);
-    const struct entry *e = &r->entries[i];
-    if (row_id || (e->seq == seq && e->pos == pos))
-        r->entries[i] = (struct entry){seq, pos, row_id};
-    pthread_mutex_unlock(&r->locks[i % LOCKS]);
+    size_t at = set_of(seq, pos);
+    struct entry *set = r->sets[at];
+    pthread_mutex_lock(&r->locks[at % LOCKS]);
+    struct entry *e = find(set, seq, pos);
+    if (e || row_id)
+        *(e ? e : oldest(set)) = (struct entry){seq, pos, row_id};
+    pthread_mutex_unlock(&r->locks[at % LOCKS]);
 }
 
 uint64_t recent_find(struct recent *r, int64_t seq, int64_t pos)
 {
-    size_t i = index_of(seq, pos);
-    pthread_mutex_lock(&r->locks[i % LOCKS]);
-    const struct entry *e = &r->entries[i];
-    uint64_t id = e->row_id && e->seq == seq && e->pos == pos ? e->row_id : 0;
-    pthread_mutex_unlock(&r->locks[i % LOCKS]);
+    size_t at = set_of(seq, pos);
+    pthread_mutex_lock(&r->locks[at % LOCKS]);
+    const struct entry *e = find(r->sets[at], seq, pos);
+    uint64_t id = e ? e->row_id : 0;
+    pthread_mutex_unlock(&r->locks[at % LOCKS]);
     return id;
 }

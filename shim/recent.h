@@ -1,5 +1,6 @@
 /* The rows of late: which row was the last at a position of a sequence, so that the token that the
- * sampler emits after it finds it. Direct-mapped; an older row may be forgotten. Any thread. */
+ * sampler emits after it finds it. A table of 65,536; where it is full the oldest row of eight is
+ * forgotten. Any thread. */
 #ifndef NEARTIE_SHIM_RECENT_H
 #define NEARTIE_SHIM_RECENT_H
 

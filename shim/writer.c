@@ -88,6 +88,7 @@ static int put_batch(struct writer *w, uint64_t *out, struct err *err)
         if (n % 64 == 0)
             let_fork(w->p);
     }
+    take_vocab(w); /* one that came before these rows, but after the batch was begun */
     *out = n;
     return 0;
 }

@@ -17,6 +17,7 @@ echo "# seed $seed"
 pause() { # LIMIT-MS SALT
     sleep "$(awk -v s="$seed$2" -v l="$1" 'BEGIN { srand(s); printf "%.3f", rand() * l / 1000 }')"
 }
+returned() { od -An -tu8 -N8 progress 2>/dev/null | tr -d ' '; }
 one() { # NUMBER
     rm -f run*.db run.db-* progress
     # A small ring is always full: the hooks wait for the writer.
@@ -24,10 +25,12 @@ one() { # NUMBER
     PROBE_MAX_MB=$((($1 % 4 == 0) * 6)) PROBE_DB=run.db PROBE_ON_FULL=block PROBE_SPOOL_MB=$(($1 % 3 * 4 + 1)) LD_PRELOAD=$preload \
         "$target" endless 100000000 >/dev/null 2>err &
     pid=$!
+    # One in five at any moment, also while it starts; the others at work.
+    until [ $(($1 % 5)) = 0 ] || [ "0$(returned)" -gt 0 ]; do sleep 0.01; done
     pause 300 "$1"
     kill -9 $pid; wait $pid 2>/dev/null
     [ -s progress ] && [ -f run.db ] || return 2 # killed before it had begun
-    done=$(od -An -tu8 -N8 progress | tr -d ' ')
+    done=$(returned)
     [ "$done" -gt 0 ] || return 2
     "$fold" run.db >/dev/null 2>&1 &
     pid=$!

@@ -62,6 +62,13 @@ both "exec" 150 exec
 is "exec: the first image's run is recovered" \
     "$(sql with/run.db 'SELECT state FROM runs ORDER BY run_id' | xargs)" "recovered closed"
 both "threads" 800 threads
+PROBE_ON_FULL=block PROBE_SPOOL_MB=1 PROBE_RETAIN_ROWS=100
+export PROBE_ON_FULL PROBE_SPOOL_MB PROBE_RETAIN_ROWS
+both "8 threads through a small ring" 32000 threads 4000
+is "8 threads: every row of each, once" "$(sql with/run.db "SELECT count(*), count(DISTINCT
+    seq_id || ':' || pos), count(DISTINCT row_id) FROM logits JOIN forwards USING (forward_id)
+    WHERE duration_ns >= 0; SELECT count(*) FROM gaps" | xargs)" "32000|32000|32000 0"
+unset PROBE_ON_FULL PROBE_SPOOL_MB PROBE_RETAIN_ROWS
 both "exit while threads record" busy exit_busy
 case $SANITIZE in
 *thread*) skip "all descriptors closed by the host" "the sanitizer wants one file table" ;;
