@@ -153,7 +153,8 @@ static bool work(struct writer *w)
         return false;
     }
     if (failing ? now - w->last_try < RETRY_NS
-                : used < BATCH && now - w->last_commit < COMMIT_NS && !is_stopping(w))
+                : used < BATCH && !ring_pressing(&p->spool) && now - w->last_commit < COMMIT_NS &&
+                      !is_stopping(w))
         return false;
     w->last_try = w->last_commit = now;
     if (used == 0 && !failing)

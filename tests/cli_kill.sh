@@ -1,6 +1,7 @@
 #!/bin/sh
 # A recording process is killed at a random moment under full load, and the first recovery as well:
-# every row whose hook had returned is in the database, none twice. KILL_RUNS says how often.
+# every row whose hook had returned is in the database, none twice. The same where the disk fills up
+# before, or has filled up and is free again: then each is there or counted. KILL_RUNS: how often.
 . "${abs_top_srcdir:?}/tests/testlib.sh"
 target=$abs_top_builddir/tests/target fold=$abs_top_builddir/tests/fold
 preload=$probe
@@ -53,14 +54,50 @@ one() { # NUMBER
     echo "# run $1: $done rows returned, the database says: $(xargs <facts); $(cat folded err)"
     return 1
 }
+
+# In a mount namespace of its own: SEED; the disk is full sooner or later.
+cat >full.sh <<'END'
+mb=$(awk -v s="$1" 'BEGIN { srand(s); print 3 + int(rand() * 6) }')
+mount -t tmpfs -o size=${mb}m none disk && cd disk || exit 9
+PROBE_DB=run.db PROBE_ON_FULL=block PROBE_SPOOL_MB=1 LD_PRELOAD=$preload \
+    "$target" endless 100000000 >/dev/null 2>../err &
+pid=$!
+pause() { sleep "$(awk -v s="$1$2" 'BEGIN { srand(s); printf "%.3f", rand() * 0.4 }')"; }
+pause "$1" 1
+[ $(($1 % 2)) = 0 ] || { mount -o remount,size=640m . && pause "$1" 2; }
+kill -9 $pid; wait $pid
+mount -o remount,size=640m . || exit 9
+cp progress ..
+"$fold" run.db >../folded 2>&1 || exit 9
+sqlite3 run.db "WITH lost(n) AS (SELECT ifnull(sum(count), 0) FROM gaps WHERE kind = 'rows_dropped')
+    SELECT count(*) + n, count(*) = count(DISTINCT pos), n > 0 FROM logits, lost" >../rows
+sqlite3 run.db "PRAGMA integrity_check; SELECT state FROM runs" >../facts
+END
+one_full() { # NUMBER
+    rm -f progress facts rows
+    unshare -m sh full.sh "$seed$1" >/dev/null 2>&1
+    done=$(returned)
+    [ "0$done" -gt 0 ] || return 2
+    IFS='|' read -r n single lost <rows
+    [ "$lost" = 0 ] || n_full=$((n_full + 1))
+    [ "$((n - done)) $single $(xargs <facts)" = "0 1 ok recovered" ] ||
+        [ "$((n - done)) $single $(xargs <facts)" = "1 1 ok recovered" ] && return 0
+    echo "# run $1, full disk: $done rows returned, the database says: $n $single $(xargs <facts)"
+    return 1
+}
+mkdir disk
+export preload target fold
+disk=1 n_full=0
+unshare -m mount -t tmpfs none disk 2>/dev/null || disk=0
 good=0 early=0 bad=0 i=0
 while [ "$i" -lt "$runs" ]; do
     i=$((i + 1))
     # bash tells of killed jobs on stderr
-    one "$i" 2>/dev/null
+    if [ $((i % 5)) = 3 ] && [ $disk = 1 ]; then one_full "$i"; else one "$i" 2>/dev/null; fi
     case $? in 0) good=$((good + 1)) ;; 2) early=$((early + 1)) ;; *) bad=$((bad + 1)) ;; esac
 done
-echo "# $runs kills: $good whole, $early before the first row"
+echo "# $runs kills: $good whole, $early before the first row; $n_full met a full disk"
+[ $disk = 1 ] || skip "a disk that is full" "needs the right to mount"
 is "after each kill every row is there once" "$bad" 0
 ok "most kills met a process at work" test "$good" -gt $((runs / 2))
 done_testing

@@ -42,13 +42,19 @@ PROBE_MAX_MB=4 LD_PRELOAD=$preload "$target" endless 100000000 >/dev/null 2>with
 host=$!
 progress() { od -An -tu8 -N8 progress 2>/dev/null | tr -d ' '; }
 until [ "0$(progress)" -gt 2000 ]; do sleep 0.05; done
+# One that had opened the file before just that was exchanged holds up nothing: then once more.
 mkfifo commands
-sqlite3 -batch -cmd '.timeout 5000' run.db <commands >seen 2>&1 &
-reader=$!
-exec 3>commands
-echo "BEGIN; SELECT count(*) FROM logits;" >&3
-until [ -s seen ]; do sleep 0.05; done
-inode=$(stat -c %i run.db) from=$(progress)
+begin_reading() {
+    rm -f seen
+    sqlite3 -batch -cmd '.timeout 5000' run.db <commands >seen 2>&1 &
+    reader=$!
+    exec 3>commands
+    echo "BEGIN; SELECT count(*) FROM logits;" >&3
+    until [ -s seen ]; do sleep 0.05; done
+    inode=$(stat -c %i run.db) from=$(progress)
+    stat -L -c %i /proc/$reader/fd/* 2>/dev/null | grep -qx "$inode"
+}
+until begin_reading; do exec 3>&-; wait $reader; done
 until [ "$(progress)" -gt $((from + 20000)) ]; do sleep 0.05; done
 is "a file that is read is not exchanged" "$(stat -c %i run.db)" "$inode"
 echo "SELECT count(*) FROM logits;" >&3

@@ -22,6 +22,7 @@ sh_tests = \
 	%D%/cli_kill.sh \
 	%D%/cli_preload.sh \
 	%D%/cli_rotate.sh \
+	%D%/cli_soak.sh \
 	%D%/cli_record.sh \
 	%D%/cli_verdict.sh \
 	%D%/cli_engine.sh \
@@ -167,6 +168,18 @@ bench-engine: engine/neartie-engine$(EXEEXT) %D%/mkgguf$(EXEEXT)
 	test -f bench-1b.gguf || %D%/mkgguf --preset 1b --arch qwen3 --type Q8_0 bench-1b.gguf
 	engine/neartie-engine bench bench-1b.gguf --prefill 128 --decode 32
 .PHONY: bench bench-store bench-engine
+
+# The recorder's long tests, of which make check runs a moment: half an hour on two cores.
+#   make soak [KILLS=1000] [ROWS=100000000] [SECONDS=840]
+# Rows come evenly over that time, some faster than a disk takes them through a ring of 1 MB.
+KILLS = 1000
+ROWS = 100000000
+SECONDS = 840
+soak: all
+	$(AM_TESTS_ENVIRONMENT) KILL_RUNS=$(KILLS) $(SHELL) $(srcdir)/%D%/cli_kill.sh
+	$(AM_TESTS_ENVIRONMENT) SOAK_ROWS=$(ROWS) SOAK_SECONDS=$(SECONDS) \
+	  $(SHELL) $(srcdir)/%D%/cli_soak.sh
+.PHONY: soak
 CLEANFILES += %D%/bench_store bench-1b.gguf
 # Real kernel faults on a real model, as a table: a minute a model.
 noinst_PROGRAMS += %D%/fault_table

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "shim/probe.h"
@@ -286,6 +287,65 @@ static int mode_endless(int64_t n)
     return 0;
 }
 
+/* KiB of memory in use. */
+static long resident(void)
+{
+    char line[200];
+    long kib = 0;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmRSS: %ld", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kib;
+}
+
+/* Sleep until n rows are due at a rate of rows a second, counted from *start; 0 = at once. */
+static void keep_pace(struct timespec *start, int64_t n, int64_t rate)
+{
+    if (!rate)
+        return;
+    if (!n)
+        clock_gettime(CLOCK_MONOTONIC, start);
+    int64_t ns = start->tv_nsec + n % rate * 1000000000 / rate;
+    struct timespec due = {start->tv_sec + n / rate + ns / 1000000000, ns % 1000000000};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
+}
+
+/* n rows of few columns, a thousand to a forward, FLOOD_RATE of them a second or as fast as they
+ * go; how much memory was in use after a tenth of them, and at the end, goes to "memory". */
+static int mode_flood(int64_t n)
+{
+    enum { ROWS = 1000, COLUMNS = 8 };
+    static float logits[ROWS][COLUMNS];
+    static struct probe_row rows[ROWS];
+    const char *rate = getenv("FLOOD_RATE");
+    struct timespec start;
+    long early = 0;
+    int32_t arm = declare();
+    for (int64_t pos = 0; ops && pos < n; pos += ROWS) {
+        keep_pace(&start, pos, rate ? atoll(rate) : 0);
+        for (int i = 0; i < ROWS; i++) {
+            logits[i][pos % COLUMNS] = (float)(i + pos % 1000);
+            rows[i] =
+                (struct probe_row){(uint64_t)(pos + i) % 100000 + 1, pos / 100000, pos + i, 0, i};
+        }
+        uint64_t f = ops->forward_begin(
+            &(struct probe_forward){sizeof(struct probe_forward), arm, ROWS, 1, pos, 0, 1});
+        ops->logits(f, &(struct probe_logits){sizeof(struct probe_logits), PROBE_HOST, PROBE_F32,
+                                              ROWS, COLUMNS, COLUMNS, logits, NULL, rows});
+        ops->forward_end(f);
+        if (pos == n / 10 / ROWS * ROWS)
+            early = resident();
+    }
+    FILE *out = fopen("memory", "w");
+    if (!out)
+        return 1;
+    fprintf(out, "%ld %ld\n", early, resident());
+    return fclose(out) != 0;
+}
+
 static const struct {
     const char *name;
     int (*run)(int64_t n);
@@ -305,6 +365,7 @@ static const struct {
     {"close_all", mode_close_all},
     {"chdir", mode_chdir},
     {"endless", mode_endless},
+    {"flood", mode_flood},
 };
 
 int main(int argc, char **argv)
