@@ -27,8 +27,8 @@ noinst_LIBRARIES += %D%/libshim.a
 	%D%/writer.c %D%/writer.h
 
 # SQLite is inside, and none of it shows; the host's loader needs libc and libm, no more.
-probedir = $(libdir)
-probe_PROGRAMS = %D%/libprobe.so
+probeexecdir = $(libdir)
+probeexec_PROGRAMS = %D%/libprobe.so
 EXTRA_DIST += %D%/libprobe.map
 %C%_libprobe_so_CFLAGS = $(AM_CFLAGS) -fPIC -fvisibility=hidden
 %C%_libprobe_so_SOURCES = %D%/hooks.c

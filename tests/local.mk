@@ -28,6 +28,7 @@ sh_tests = \
 	%D%/cli_engine.sh \
 	%D%/cookbook.sh \
 	%D%/first_light.sh \
+	%D%/install.sh \
 	%D%/includes.sh \
 	%D%/mkgguf.sh \
 	%D%/ref_table.sh \

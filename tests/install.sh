@@ -1,0 +1,38 @@
+#!/bin/sh
+# make install into an empty prefix: the loader's cache is renewed after the probe lies there, the
+# bare name LD_PRELOAD=libprobe.so works, the manual pages are found; make uninstall leaves no file.
+. "${abs_top_srcdir:?}/tests/testlib.sh"
+cd "$tmp" || exit 99
+mkdir bin prefix
+cat >bin/ldconfig <<EOT
+#!/bin/sh
+find '$tmp/prefix' -name libprobe.so >'$tmp/seen'
+EOT
+chmod +x bin/ldconfig
+build() {
+    env -u MAKEFLAGS -u MAKELEVEL -u DESTDIR PATH="$tmp/bin:$PATH" \
+        make -C "$abs_top_builddir" "$1" prefix="$tmp/prefix"
+}
+
+ok "make install" build install
+lib=$(find prefix -name libprobe.so)
+if [ "$(id -u)" = 0 ]; then
+    is "the loader's cache is renewed when the probe is in place" "$(cat seen)" "$tmp/$lib"
+else
+    skip "the loader's cache is renewed when the probe is in place" "only root can renew it"
+fi
+if [ "$SANITIZE" = no ]; then
+    LD_LIBRARY_PATH=$tmp/${lib%/*} LD_PRELOAD=libprobe.so PROBE_DB=run.db \
+        prefix/bin/neartie-engine gate "$data/tiny-qwen35-q8_0.gguf" "$data/prompt.txt" \
+        --window 4 >gate.out 2>gate.err
+    is "the probe records by its bare name" "$(cat gate.err)$(
+        prefix/bin/neartie sql run.db 'select count(*) from arms' --format csv | tail -1)" 2
+else
+    skip "the probe records by its bare name" "a sanitizer's library must come first"
+fi
+is "every command and the probe have a manual page" \
+    "$(find prefix -path '*/man/*' -type f | sed 's|.*/||' | sort | xargs)" \
+    "libprobe.7 neartie-engine.1 neartie.1"
+ok "make uninstall" build uninstall
+is "nothing stays behind" "$(find prefix -type f -o -type l)" ""
+done_testing
