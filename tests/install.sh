@@ -9,6 +9,7 @@ cat >bin/ldconfig <<EOT
 find '$tmp/prefix' -name libprobe.so >'$tmp/seen'
 EOT
 chmod +x bin/ldconfig
+# shellcheck disable=SC2317
 build() {
     env -u MAKEFLAGS -u MAKELEVEL -u DESTDIR PATH="$tmp/bin:$PATH" \
         make -C "$abs_top_builddir" "$1" prefix="$tmp/prefix"
