@@ -11,6 +11,7 @@
 
 #include "shim/log.h"
 #include "shim/ring.h"
+#include "shim/tags.h"
 #include "shim/writer.h"
 
 enum {
@@ -84,6 +85,7 @@ static void after_fork_in_child(void)
     unlock_in_child(&probe.quiet, held.quiet);
     unlock_in_child(&probe.facts.lock, held.facts);
     unlock_in_child(&probe.start, held.start);
+    tags_forked();
     if (atomic_load(&probe.state) == STATE_OFF)
         return;
     facts_forked(&probe.facts);
@@ -163,6 +165,11 @@ void probe_leave(const struct gate *g)
     errno = g->errno_kept;
 }
 
+bool probe_inside(void)
+{
+    return inside;
+}
+
 void probe_nudge(void)
 {
     if (ring_pressing(&probe.spool) && atomic_exchange(&probe.asleep, false))
@@ -204,6 +211,7 @@ __attribute__((constructor)) static void help(void)
 __attribute__((destructor)) static void stop(void)
 {
     int on = STATE_ON;
+    tags_stop();
     if (atomic_compare_exchange_strong(&probe.state, &on, STATE_STOPPING)) {
         struct timespec deadline = after(STOP_S * INT64_C(1000000000));
         sem_post(&probe.wake);

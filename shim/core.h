@@ -67,6 +67,9 @@ struct gate {
 bool probe_enter(struct gate *g);
 void probe_leave(const struct gate *g);
 
+/* Whether the calling thread is in a hook. */
+bool probe_inside(void);
+
 /* Within the gate: reserve a slot of the ring, or copy a record in. A full ring refuses (NULL,
  * false), or, where PROBE_ON_FULL is block, holds the caller while the writer gets on. */
 struct record *probe_reserve(uint64_t *n);

@@ -11,6 +11,7 @@
 #include "shim/core.h"
 #include "shim/probe.h"
 #include "shim/rows.h"
+#include "shim/tags.h"
 
 /* A forward's handle: its number, its arm, the recording it belongs to, and whether it was lost. */
 enum { ID_BITS = 43, ARM_BITS = 12, GENERATION_BITS = 8 };
@@ -134,7 +135,8 @@ static uint64_t hook_forward_begin(const struct probe_forward *f)
     if (!probe_push(RECORD_FORWARD, &r, sizeof r)) {
         spool_lose(&p->spool, LOST_FORWARDS, 1);
         handle |= HANDLE_LOST;
-    }
+    } else
+        tags_begin(handle);
     probe_leave(&g);
     return handle;
 }
@@ -171,9 +173,11 @@ static void hook_forward_end(uint64_t handle)
     struct gate g;
     if (!handle || !probe_enter(&g))
         return;
-    struct record_end r = {handle_id(handle), now_ns()};
-    if (handle_is_ours(&probe, handle) && !(handle & HANDLE_LOST))
+    struct record_end r = {handle_id(handle), now_ns(), 0};
+    if (handle_is_ours(&probe, handle) && !(handle & HANDLE_LOST)) {
+        r.list = tags_end(handle);
         push(RECORD_END, &r, sizeof r);
+    }
     probe_leave(&g);
 }
 
@@ -190,7 +194,12 @@ static void hook_token(int64_t seq, int64_t pos, int32_t id)
 
 static void hook_graph(void *graph, void *exec, const char *label)
 {
-    (void)graph, (void)exec, (void)label;
+    struct gate g;
+    (void)graph;
+    if (!exec || !probe_enter(&g))
+        return;
+    tags_exec_label(exec, label ? label : "");
+    probe_leave(&g);
 }
 
 enum { TOKEN_TEXT_MAX = 1024 };
@@ -258,13 +267,4 @@ __attribute__((visibility("default"))) const struct probe_ops *probe_abi_v1(uint
 const struct probe_ops *probe_abi_v1(uint32_t abi_version)
 {
     return abi_version == PROBE_ABI_VERSION ? &table : NULL;
-}
-
-/* The CUDA driver calls this where CUDA_INJECTION64_PATH names the library. Nothing to start: the
- * first hook does. */
-__attribute__((visibility("default"))) int InitializeInjection(void);
-
-int InitializeInjection(void)
-{
-    return 1;
 }

@@ -12,6 +12,8 @@ noinst_LIBRARIES += %D%/libshim.a
 	%D%/capture.c %D%/capture.h %D%/capture_cuda.h %D%/capture_int.h %D%/capture_pass.inc \
 	%D%/capture_avx2.c %D%/capture_avx512.c %D%/capture_portable.c \
 	%D%/compare.c %D%/compare.h \
+	%D%/cupti.c %D%/cupti.h %D%/cupti_abi.h \
+	%D%/cupti_find.c %D%/cupti_find.h \
 	%D%/context_hash.c %D%/context_hash.h \
 	%D%/device.h \
 	%D%/core.c %D%/core.h \
@@ -19,10 +21,13 @@ noinst_LIBRARIES += %D%/libshim.a
 	%D%/files.c %D%/files.h \
 	%D%/identity.c %D%/identity.h \
 	%D%/log.c %D%/log.h \
+	%D%/map.c %D%/map.h \
 	%D%/options.c %D%/options.h \
 	%D%/recent.c %D%/recent.h \
 	%D%/ring.c %D%/ring.h \
 	%D%/rows.c %D%/rows.h \
+	%D%/tags.c %D%/tags.h %D%/tags_int.h \
+	%D%/tags_code.c %D%/tags_graph.c %D%/tags_write.c \
 	%D%/tokens.c %D%/tokens.h \
 	%D%/writer.c %D%/writer.h
 
@@ -31,7 +36,7 @@ probeexecdir = $(libdir)
 probeexec_PROGRAMS = %D%/libprobe.so
 EXTRA_DIST += %D%/libprobe.map
 %C%_libprobe_so_CFLAGS = $(AM_CFLAGS) -fPIC -fvisibility=hidden
-%C%_libprobe_so_SOURCES = %D%/hooks.c
+%C%_libprobe_so_SOURCES = %D%/hooks.c %D%/inject.c
 %C%_libprobe_so_LDADD = %D%/libshim.a sql/libsql.a $(SQLITE_STATIC) -lm
 %C%_libprobe_so_DEPENDENCIES = %D%/libshim.a sql/libsql.a %D%/libprobe.map
 %C%_libprobe_so_LDFLAGS = $(AM_LDFLAGS) -shared -pthread -Wl,-soname,libprobe.so -Wl,-z,defs \

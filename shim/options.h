@@ -10,17 +10,19 @@ enum { ON_FULL_DROP, ON_FULL_BLOCK };
 enum { TOKENS_IDS, TOKENS_HASH };
 
 struct options {
-    char db[4096];         /* PROBE_DB: the database */
-    int topk;              /* PROBE_TOPK: entries of a row's list, 1 ... RECORD_TOP_MAX */
-    double sample;         /* PROBE_SAMPLE: n: every n-th forward; below 1: that share of them */
-    int retain_rows;       /* PROBE_RETAIN_ROWS: rows kept as baselines; 0 = no deltas */
-    char baseline[4096];   /* PROBE_BASELINE: a database to compare with; "" = none */
-    int tokens;            /* PROBE_TOKENS: TOKENS_IDS or TOKENS_HASH */
-    char tokens_key[4096]; /* PROBE_TOKENS_KEY: see tokens.h */
-    int on_full;           /* PROBE_ON_FULL: ON_FULL_DROP or ON_FULL_BLOCK */
-    int max_mb;            /* PROBE_MAX_MB: MiB on disk, the spool apart; 0 = no limit */
-    int spool_mb;          /* PROBE_SPOOL_MB: MiB of the ring */
-    char log[4096];        /* PROBE_LOG: see log.h */
+    char db[4096];          /* PROBE_DB: the database */
+    int topk;               /* PROBE_TOPK: entries of a row's list, 1 ... RECORD_TOP_MAX */
+    double sample;          /* PROBE_SAMPLE: n: every n-th forward; below 1: that share of them */
+    int retain_rows;        /* PROBE_RETAIN_ROWS: rows kept as baselines; 0 = no deltas */
+    char baseline[4096];    /* PROBE_BASELINE: a database to compare with; "" = none */
+    int tokens;             /* PROBE_TOKENS: TOKENS_IDS or TOKENS_HASH */
+    char tokens_key[4096];  /* PROBE_TOKENS_KEY: see tokens.h */
+    int cupti;              /* PROBE_CUPTI: read by the injection itself; here to be recorded */
+    char save_cubins[4096]; /* PROBE_SAVE_CUBINS: folder for code images; "" = none */
+    int on_full;            /* PROBE_ON_FULL: ON_FULL_DROP or ON_FULL_BLOCK */
+    int max_mb;             /* PROBE_MAX_MB: MiB on disk, the spool apart; 0 = no limit */
+    int spool_mb;           /* PROBE_SPOOL_MB: MiB of the ring */
+    char log[4096];         /* PROBE_LOG: see log.h */
     bool from_env[OPTIONS_MAX]; /* by row of the table: it was set, and to something sensible */
 };
 

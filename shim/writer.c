@@ -17,6 +17,7 @@
 #include "shim/identity.h"
 #include "shim/log.h"
 #include "shim/ring.h"
+#include "shim/tags.h"
 
 enum {
     BATCH = 5000,           /* records of a transaction */
@@ -83,7 +84,7 @@ static int put_batch(struct writer *w, uint64_t *out, struct err *err)
     for (; n < end && (r = ring_get(&w->p->spool, n)) != NULL; n++) {
         if (r->kind == RECORD_PENDING && !device_complete(w->p, r, n))
             break;
-        if (store_put(w->f.store, r, err))
+        if (tags_put(w->f.store, r, err) || store_put(w->f.store, r, err))
             return -1;
         if (n % 64 == 0)
             let_fork(w->p);
@@ -106,10 +107,12 @@ static int write_batch(struct writer *w, struct err *err)
     if (put_batch(w, &n, err) || store_lost(w->f.store, w->p->spool.head->lost, err) ||
         (w->n_failures &&
          store_gap(w->f.store, "write_failed", w->n_failures, w->failure.text, err)) ||
-        store_commit(w->f.store, n, err)) {
+        tags_state(w->f.store, err) || store_commit(w->f.store, n, err)) {
         store_rollback(w->f.store);
+        tags_forget();
         return -1;
     }
+    tags_settle();
     ring_free(&w->p->spool, n);
     w->f.n_done = n;
     return 0;
@@ -157,8 +160,12 @@ static bool work(struct writer *w)
                       !is_stopping(w))
         return false;
     w->last_try = w->last_commit = now;
-    if (used == 0 && !failing)
+    if (used == 0 && !failing) {
+        pthread_mutex_lock(&p->quiet);
+        tags_read_images();
+        pthread_mutex_unlock(&p->quiet);
         return false;
+    }
     w->last_record = now;
     pthread_mutex_lock(&p->quiet);
     int rc = write_batch(w, &err);
@@ -233,7 +240,7 @@ static int write_lost(struct writer *w, struct err *err)
 {
     if (store_begin(w->f.store, err))
         return -1;
-    if (!store_lost(w->f.store, w->p->spool.head->lost, err) &&
+    if (!store_lost(w->f.store, w->p->spool.head->lost, err) && !tags_state(w->f.store, err) &&
         !store_commit(w->f.store, w->f.n_done, err))
         return 0;
     store_rollback(w->f.store);

@@ -57,13 +57,16 @@ CLEANFILES += %D%/sql_text.c
 noinst_LIBRARIES += %D%/libsql.a
 %C%_libsql_a_CFLAGS = $(AM_CFLAGS) -fPIC -fvisibility=hidden
 %C%_libsql_a_SOURCES = \
+	%D%/cubin.c %D%/cubin.h \
 	%D%/print.c %D%/print.h \
 	%D%/record.h \
 	%D%/recover.c %D%/recover.h \
 	%D%/reference.c %D%/reference.h \
 	%D%/rotate.c %D%/rotate.h \
+	%D%/sha256.c %D%/sha256.h \
 	%D%/spool.c %D%/spool.h \
 	%D%/sql_text.h \
 	%D%/store.c %D%/store.h %D%/store_internal.h \
+	%D%/store_kernels.c %D%/store_kernels.h \
 	%D%/store_put.c
 nodist_%C%_libsql_a_SOURCES = %D%/sql_text.c

@@ -53,6 +53,7 @@ struct record_forward {
 struct record_end {
     uint64_t forward_id;
     int64_t ended_ns;
+    uint32_t list; /* number of its kernel list in this run, see store_kernels.h; 0 = unknown */
 };
 
 struct record_top {

@@ -16,5 +16,7 @@ INSERT INTO kernels SELECT * FROM old.kernels;
 INSERT INTO launch_configs SELECT * FROM old.launch_configs;
 INSERT INTO kernel_lists SELECT * FROM old.kernel_lists;
 INSERT INTO kernel_list_items SELECT * FROM old.kernel_list_items;
+INSERT INTO list_numbers SELECT * FROM old.list_numbers
+WHERE run_id IN (SELECT run_id FROM main.runs);
 INSERT INTO graph_execs SELECT * FROM old.graph_execs WHERE run_id IN (SELECT run_id FROM main.runs);
 INSERT INTO calibrations SELECT * FROM old.calibrations;

@@ -144,7 +144,8 @@ CREATE TABLE kernels(
     static_smem_bytes  INTEGER,
     stack_bytes        INTEGER,
     max_threads        INTEGER,          -- launch bound
-    resolve            TEXT,             -- how the code was found: exact, symbol, ambiguous
+    resolve            TEXT,             -- how the code was found: exact (by its handle), symbol (by its
+                                         -- name), ambiguous (several have it); NULL: not found
     UNIQUE (name, code_hash, module_id)
 );
 
@@ -156,7 +157,7 @@ CREATE TABLE launch_configs(
     block_x INTEGER NOT NULL, block_y INTEGER NOT NULL, block_z INTEGER NOT NULL,
     dynamic_smem_bytes INTEGER NOT NULL,
     cluster_x INTEGER, cluster_y INTEGER, cluster_z INTEGER,
-    attributes         TEXT,             -- digest of the launch attributes, hex
+    attributes         TEXT,             -- launch attributes, NAME=VALUE, space between; NULL = none
     UNIQUE (kernel_id, grid_x, grid_y, grid_z, block_x, block_y, block_z, dynamic_smem_bytes,
             cluster_x, cluster_y, cluster_z, attributes)
 );
@@ -174,6 +175,15 @@ CREATE TABLE kernel_list_items(
     config_id      INTEGER NOT NULL REFERENCES launch_configs,
     label          TEXT,                 -- the engine's name of the graph node, if it gave one
     PRIMARY KEY (kernel_list_id, ord)
+) WITHOUT ROWID;
+
+-- What a run that is recording calls its kernel lists, for the records that wait in its spool; empty
+-- for a run that has ended.
+CREATE TABLE list_numbers(
+    run_id         INTEGER NOT NULL REFERENCES runs,
+    number         INTEGER NOT NULL,
+    kernel_list_id INTEGER NOT NULL REFERENCES kernel_lists,
+    PRIMARY KEY (run_id, number)
 ) WITHOUT ROWID;
 
 -- One instantiated CUDA graph.

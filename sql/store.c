@@ -20,9 +20,10 @@ static const char *const statement_sql[N_STATEMENTS] = {
     [ST_ROLLBACK] = "ROLLBACK",
     [ST_MARK] = "UPDATE meta SET value = ?2 WHERE key = ?1",
     [ST_FORWARD] = "INSERT INTO forwards(forward_id, run_id, arm_id, started_ns, n_tokens, n_seqs,"
-                   " n_past, ubatch_index, n_ubatch, thread, duration_ns, base_run_uuid)"
-                   " VALUES(?,?,?,?,?,?,?,?,?,?,?,?)",
-    [ST_END] = "UPDATE forwards SET duration_ns = ?2 - started_ns WHERE forward_id = ?1",
+                   " n_past, ubatch_index, n_ubatch, thread, duration_ns, base_run_uuid,"
+                   " kernel_list_id) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",
+    [ST_END] = "UPDATE forwards SET duration_ns = ?2 - started_ns, kernel_list_id = ?3"
+               " WHERE forward_id = ?1",
     [ST_ROW] = "INSERT INTO logits(row_id, forward_id, seq_id, pos, batch_row, context_hash,"
                " input_token, dtype, top1, top1_logit, top2, top2_logit, margin, lse, n_nan,"
                " n_posinf, n_neginf, first_bad, topk, emitted_token, arm_id)"
@@ -45,6 +46,28 @@ static const char *const statement_sql[N_STATEMENTS] = {
     [ST_GAP_NEW] = "INSERT INTO gaps(run_id, kind, count, detail) VALUES(?,?,?,?)",
     [ST_VOCAB] = "INSERT OR IGNORE INTO vocab(model_hash, token, text) VALUES("
                  "(SELECT coalesce(model_hash, '') FROM runs WHERE run_id = ?),?,?)",
+    [ST_MODULE_GET] = "SELECT module_id FROM modules WHERE hash = ?",
+    [ST_MODULE_NEW] = "INSERT INTO modules(hash, size_bytes, arch, first_seen_ns) VALUES(?,?,?,?)",
+    [ST_KERNEL_GET] = "SELECT kernel_id FROM kernels WHERE name = ? AND code_hash IS ?"
+                      " AND module_id IS ? AND resolve IS ?",
+    [ST_KERNEL_NEW] = "INSERT INTO kernels(name, code_hash, module_id, resolve, const_hash,"
+                      " registers, static_smem_bytes, stack_bytes, max_threads)"
+                      " VALUES(?,?,?,?,?,?,?,?,?)",
+    [ST_CONFIG_GET] = "SELECT config_id FROM launch_configs WHERE kernel_id = ? AND grid_x = ?"
+                      " AND grid_y = ? AND grid_z = ? AND block_x = ? AND block_y = ?"
+                      " AND block_z = ? AND dynamic_smem_bytes = ? AND cluster_x IS ?"
+                      " AND cluster_y IS ? AND cluster_z IS ? AND attributes IS ?",
+    [ST_CONFIG_NEW] = "INSERT INTO launch_configs(kernel_id, grid_x, grid_y, grid_z, block_x,"
+                      " block_y, block_z, dynamic_smem_bytes, cluster_x, cluster_y, cluster_z,"
+                      " attributes) VALUES(?,?,?,?,?,?,?,?,?,?,?,?)",
+    [ST_LIST_GET] = "SELECT kernel_list_id FROM kernel_lists WHERE hash = ?",
+    [ST_LIST_NEW] = "INSERT INTO kernel_lists(hash, n) VALUES(?,?)",
+    [ST_LIST_ITEM] = "INSERT INTO kernel_list_items(kernel_list_id, ord, config_id) VALUES(?,?,?)",
+    [ST_LIST_NUMBER] = "INSERT OR REPLACE INTO list_numbers(run_id, number, kernel_list_id)"
+                       " VALUES(?,?,?)",
+    [ST_LIST_OF] = "SELECT kernel_list_id FROM list_numbers WHERE run_id = ? AND number = ?",
+    [ST_GRAPH_EXEC] = "INSERT INTO graph_execs(run_id, kernel_list_id, label, version, created_ns)"
+                      " VALUES(?,?,?,?,?)",
     [ST_N_VOCAB] = "UPDATE runs SET n_vocab = ?2 WHERE run_id = ?1 AND n_vocab IS NULL",
 };
 
@@ -364,6 +387,7 @@ void store_rollback(struct store *s)
         store_step(s, ST_ROLLBACK, NULL);
     s->forwards.n = s->rows.n = 0;
     s->arm_of_forward = 0;
+    s->list_number = 0;
     /* What the caches say is in the file may have gone with the transaction. */
     memset(s->sequences, 0, sizeof s->sequences);
     if (s->vocab_done)
@@ -374,26 +398,30 @@ void store_rollback(struct store *s)
 
 int store_run_end(struct store *s, const char *state, int64_t ended_ns, struct err *err)
 {
-    sqlite3_stmt *st = NULL, *meta = NULL;
+    sqlite3_stmt *st = NULL, *meta = NULL, *lists = NULL;
     int rc = -1;
     if (store_step(s, ST_BEGIN, err))
         return -1;
     if (sqlite3_prepare_v2(s->db,
                            "UPDATE runs SET state = ?, ended_ns = nullif(?, 0) WHERE run_id = ?",
                            -1, &st, NULL) ||
-        sqlite3_prepare_v2(s->db, "DELETE FROM meta WHERE key = ?", -1, &meta, NULL))
+        sqlite3_prepare_v2(s->db, "DELETE FROM meta WHERE key = ?", -1, &meta, NULL) ||
+        sqlite3_prepare_v2(s->db, "DELETE FROM list_numbers WHERE run_id = ?", -1, &lists, NULL))
         goto out;
+    sqlite3_bind_int64(lists, 1, s->run_id);
     sqlite3_bind_text(st, 1, state, -1, SQLITE_STATIC);
     sqlite3_bind_int64(st, 2, ended_ns);
     sqlite3_bind_int64(st, 3, s->run_id);
     sqlite3_bind_text(meta, 1, s->mark_key, -1, SQLITE_STATIC);
-    if (sqlite3_step(st) == SQLITE_DONE && sqlite3_step(meta) == SQLITE_DONE)
+    if (sqlite3_step(st) == SQLITE_DONE && sqlite3_step(meta) == SQLITE_DONE &&
+        sqlite3_step(lists) == SQLITE_DONE)
         rc = 0;
 out:
     if (rc)
         store_fail(s, err);
     sqlite3_finalize(st);
     sqlite3_finalize(meta);
+    sqlite3_finalize(lists);
     if (!rc)
         rc = store_step(s, ST_COMMIT, err);
     if (rc)
@@ -407,6 +435,8 @@ int store_orphans(struct store *s, struct err *err)
     int n = exec(s,
                  "BEGIN IMMEDIATE; DELETE FROM meta WHERE key GLOB 'spool:*' AND substr(key, 7) IN"
                  " (SELECT uuid FROM runs WHERE state = 'recording');"
+                 "DELETE FROM list_numbers WHERE run_id IN"
+                 " (SELECT run_id FROM runs WHERE state = 'recording');"
                  "UPDATE runs SET state = 'recovered' WHERE state = 'recording'",
                  err);
     if (n == 0)

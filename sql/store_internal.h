@@ -1,4 +1,5 @@
-/* Shared by store.c (file, run, transactions) and store_put.c (one record); nobody else's. */
+/* Shared by store.c (file, run, transactions), store_put.c (one record) and store_kernels.c;
+ * nobody else's. */
 #ifndef NEARTIE_SQL_STORE_INTERNAL_H
 #define NEARTIE_SQL_STORE_INTERNAL_H
 
@@ -29,6 +30,18 @@ enum store_statement {
     ST_GAP_NEW,
     ST_VOCAB,
     ST_N_VOCAB,
+    ST_MODULE_GET,
+    ST_MODULE_NEW,
+    ST_KERNEL_GET,
+    ST_KERNEL_NEW,
+    ST_CONFIG_GET,
+    ST_CONFIG_NEW,
+    ST_LIST_GET,
+    ST_LIST_NEW,
+    ST_LIST_ITEM,
+    ST_LIST_NUMBER,
+    ST_LIST_OF,
+    ST_GRAPH_EXEC,
     N_STATEMENTS
 };
 
@@ -46,6 +59,7 @@ struct held {
         uint64_t id;
         const void *record; /* in the ring; see store_put */
         int64_t late;       /* what came later; HELD_NONE */
+        int64_t list;       /* a forward's kernel_list_id; 0 = unknown */
     } items[HELD_MAX];
     uint16_t at[HELD_INDEX]; /* position of an id, by its low bits; checked when it is read */
 };
@@ -68,6 +82,8 @@ struct store {
     unsigned char *vocab_done;                      /* bit per id: its text is in the file */
     struct held forwards, rows;
     int64_t arm_of_forward, arm_id; /* the last forward whose arm was looked up; 0 = none */
+    int64_t list_id;                /* the last list that was looked up, by its number: */
+    uint32_t list_number;           /* 0 = none */
     struct {
         int64_t seq, seq_id;     /* seq_id 0 = empty */
     } sequences[SEQUENCE_CACHE]; /* direct-mapped by seq */
@@ -78,6 +94,9 @@ int store_fail(const struct store *s, struct err *err);
 
 /* Insert what is held back. */
 int store_flush(struct store *s, struct err *err);
+
+/* The file's id of a list number, 0 where it is not known; -1 = failed. */
+int64_t store_list_id(struct store *s, uint32_t number, struct err *err);
 
 /* Run a statement that returns no row, then reset it. */
 int store_step(struct store *s, enum store_statement which, struct err *err);

@@ -271,6 +271,8 @@ static int put_forward(struct store *s, const struct held_item *item, struct err
     if (item->late != HELD_NONE)
         sqlite3_bind_int64(st, 11, item->late - f->started_ns);
     bind_text(st, 12, s->base_run_uuid, sizeof s->base_run_uuid);
+    if (item->list)
+        sqlite3_bind_int64(st, 13, item->list);
     return put(s, ST_FORWARD, err);
 }
 
@@ -291,19 +293,46 @@ static int hold(struct store *s, struct held *h, uint64_t id, const void *record
     if (h->n == HELD_MAX && store_flush(s, err))
         return -1;
     h->at[id % HELD_INDEX] = (uint16_t)h->n;
-    h->items[h->n++] = (struct held_item){id, record, HELD_NONE};
+    h->items[h->n++] = (struct held_item){id, record, HELD_NONE, 0};
+    return 0;
+}
+
+/* Update the gap's row, or insert it. */
+static int put_gap(struct store *s, enum store_statement update, const char *kind, uint64_t count,
+                   const char *detail, struct err *err)
+{
+    for (int i = 0; i < 2; i++) {
+        enum store_statement which = i ? ST_GAP_NEW : update;
+        sqlite3_bind_int64(s->st[which], 1, s->run_id);
+        sqlite3_bind_text(s->st[which], 2, kind, -1, SQLITE_STATIC);
+        sqlite3_bind_int64(s->st[which], 3, (int64_t)count);
+        sqlite3_bind_text(s->st[which], 4, detail, -1, SQLITE_STATIC);
+        if (put(s, which, err))
+            return -1;
+        if (sqlite3_changes(s->db))
+            break;
+    }
     return 0;
 }
 
 static int put_end(struct store *s, const struct record_end *e, struct err *err)
 {
     struct held_item *forward = find_held(&s->forwards, e->forward_id);
+    int64_t list = store_list_id(s, e->list, err);
+    if (list < 0)
+        return -1;
+    if (e->list && !list && put_gap(s, ST_GAP_ADD, "kernel_lists_lost", 1, NULL, err))
+        return -1; /* the process died before it was written */
     if (forward) {
         forward->late = e->ended_ns;
+        forward->list = list;
         return 0;
     }
-    sqlite3_bind_int64(s->st[ST_END], 1, (int64_t)e->forward_id + s->forward_offset);
-    sqlite3_bind_int64(s->st[ST_END], 2, e->ended_ns);
+    sqlite3_stmt *st = fresh(s, ST_END);
+    sqlite3_bind_int64(st, 1, (int64_t)e->forward_id + s->forward_offset);
+    sqlite3_bind_int64(st, 2, e->ended_ns);
+    if (list)
+        sqlite3_bind_int64(st, 3, list);
     return put(s, ST_END, err);
 }
 
@@ -324,7 +353,8 @@ static int put_token(struct store *s, const struct record_token *t, struct err *
 /* Settings that are columns of `runs` too. */
 static int put_run_column(struct store *s, const char *name, struct err *err)
 {
-    static const char *const columns[] = {"engine", "model_path", "model_hash", "n_vocab"};
+    static const char *const columns[] = {"engine", "model_path", "model_hash", "n_vocab",
+                                          "cupti_version"};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         if (strcmp(name, columns[i]))
             continue;
@@ -376,24 +406,6 @@ static int put_sequence(struct store *s, const struct record_sequence *q, struct
     if (parent)
         sqlite3_bind_int64(st, 3, parent);
     return put(s, ST_SEQUENCE_NAME, err);
-}
-
-/* Update the gap's row, or insert it. */
-static int put_gap(struct store *s, enum store_statement update, const char *kind, uint64_t count,
-                   const char *detail, struct err *err)
-{
-    for (int i = 0; i < 2; i++) {
-        enum store_statement which = i ? ST_GAP_NEW : update;
-        sqlite3_bind_int64(s->st[which], 1, s->run_id);
-        sqlite3_bind_text(s->st[which], 2, kind, -1, SQLITE_STATIC);
-        sqlite3_bind_int64(s->st[which], 3, (int64_t)count);
-        sqlite3_bind_text(s->st[which], 4, detail, -1, SQLITE_STATIC);
-        if (put(s, which, err))
-            return -1;
-        if (sqlite3_changes(s->db))
-            break;
-    }
-    return 0;
 }
 
 int store_gap(struct store *s, const char *kind, uint64_t count, const char *detail,

@@ -16,6 +16,25 @@ AM_TESTS_ENVIRONMENT = \
 noinst_HEADERS += %D%/gguf_buf.h %D%/kernels_cuda.h %D%/tap.h
 EXTRA_DIST += %D%/testlib.sh %D%/gpu_capture.py %D%/gpu_probe.py $(sh_tests)
 
+# Tools for the tests on a machine with a GPU: make gpu-tools.
+EXTRA_DIST += %D%/gpu_audit.c %D%/gpu_cases.cu %D%/gpu_cost.cu %D%/gpu_kernels.py %D%/gpu_trace.c
+if CUDA
+gpu_tools = %D%/gpu_audit.so %D%/gpu_cases %D%/gpu_cost %D%/gpu_trace.so
+CLEANFILES += $(gpu_tools)
+gpu-tools: $(gpu_tools)
+%D%/gpu_audit.so: %D%/gpu_audit.c
+	$(AM_V_GEN)$(CC) -O2 -shared -fPIC $(CUDA_CPPFLAGS) -o $@ $(srcdir)/%D%/gpu_audit.c \
+	  -L$(CUDA_HOME)/lib64 -lcupti -ldl
+%D%/gpu_trace.so: %D%/gpu_trace.c
+	$(AM_V_GEN)$(CC) -O2 -shared -fPIC $(CUDA_CPPFLAGS) -o $@ $(srcdir)/%D%/gpu_trace.c \
+	  -L$(CUDA_HOME)/lib64 -lcupti -ldl
+%D%/gpu_cases: %D%/gpu_cases.cu
+	$(AM_V_GEN)$(NVCC) -O2 $(NVCC_ARCH) -cudart static -o $@ $(srcdir)/%D%/gpu_cases.cu \
+	  -L$(CUDA_HOME)/lib64/stubs -lcuda
+%D%/gpu_cost: %D%/gpu_cost.cu
+	$(AM_V_GEN)$(NVCC) -O2 $(NVCC_ARCH) -cudart static -o $@ $(srcdir)/%D%/gpu_cost.cu
+endif
+
 sh_tests = \
 	%D%/cli_neartie.sh \
 	%D%/cli_fault.sh \

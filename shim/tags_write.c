@@ -1,0 +1,416 @@
+/* The writer's side of the tagger: code images are read, and what a list number stands for goes
+ * into the database, when the first record that names it is written. */
+#include "config.h"
+
+#include "shim/tags_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shim/core.h"
+#include "shim/log.h"
+#include "sql/cubin.h"
+#include "sql/store_kernels.h"
+
+static const struct {
+    const char *kind, *detail;
+} gaps[N_TAGS_GAPS] = {
+    [TAGS_OUTSIDE] = {"launches_outside", "between the forwards that the engine marks"},
+    [TAGS_UNMARKED] = {"forwards_unmarked",
+                       "no engine marks them: each ends where results go to the host"},
+    [TAGS_GRAPH] = {"graph_unknown", "launches of CUDA graphs that were not seen being built"},
+    [TAGS_CONDITIONAL] = {"graph_conditional",
+                          "launches of CUDA graphs whose conditional parts are counted once each"},
+    [TAGS_UNSEEN] = {"launches_unseen", "through a deprecated function of the driver"},
+    [TAGS_LISTS] = {"kernel_lists_left_out", "forwards with too many or too long lists"},
+    [TAGS_MODULES] = {"modules_left_out", "code images that found no room"},
+    [TAGS_AMBIGUOUS] = {"kernels_ambiguous", "kernels whose code is one of several of that name"},
+    [TAGS_UNREAD] = {"modules_unread", NULL},
+};
+
+/* A code image that was read; images with the same bytes share one. */
+struct parsed {
+    struct cubin cubin;
+    size_t bytes;
+    int64_t seen_ns;
+};
+
+/* What this configuration or kernel is in the database, and in any other. */
+struct stored {
+    int64_t id; /* 0 = not yet */
+    unsigned char identity[SHA256_BYTES];
+};
+
+enum { LIST_NEW, LIST_PUT, LIST_SETTLED };
+
+static struct {
+    struct map image;      /* CUPTI's module id -> 1 + number of the parsed image */
+    struct parsed *parsed; /* (n_parsed) */
+    uint32_t n_parsed;
+    struct stored *configs, *kernels;
+    unsigned char *lists; /* LIST_... */
+    uint32_t room_configs, room_kernels, room_lists;
+    uint32_t n_put, *put;                /* lists of this transaction */
+    uint32_t graphs_put, graphs_settled; /* rows of tags.graphs */
+    uint64_t stated[N_TAGS_GAPS];
+    bool version_stated, refusal_stated;
+    struct err unread; /* why an image was not */
+} done;
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+/* Make a list reach to index n - 1, the new part zero. */
+static int reach(void *list, uint32_t *room, uint32_t n, size_t bytes)
+{
+    void **at = list;
+    uint32_t wide = *room ? *room : 256;
+    if (n <= *room)
+        return 0;
+    while (wide < n)
+        wide *= 2;
+    char *more = realloc(*at, wide * bytes);
+    if (!more)
+        return -1;
+    memset(more + *room * bytes, 0, (wide - *room) * bytes);
+    *at = more;
+    *room = wide;
+    return 0;
+}
+
+/* Keep a copy for disassembly, where PROBE_SAVE_CUBINS names a folder. */
+static void save_image(const struct tags_image *image, const struct cubin *c)
+{
+    char path[sizeof probe.options.save_cubins + SHA256_HEX + 8];
+    if (!probe.options.save_cubins[0])
+        return;
+    snprintf(path, sizeof path, "%s/%s.cubin", probe.options.save_cubins, c->hash);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 && errno == EEXIST)
+        return;
+    if (fd < 0 || write(fd, image->bytes, image->size) != (ssize_t)image->size)
+        log_line("%s: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+}
+
+static void read_image(const struct tags_image *image)
+{
+    char name[40];
+    snprintf(name, sizeof name, "module %u", image->id);
+    struct parsed p = {.bytes = image->size, .seen_ns = now_ns()};
+    if (cubin_read(&p.cubin, name, image->bytes, image->size, &done.unread))
+        tags_count(TAGS_UNREAD, 1);
+    save_image(image, &p.cubin);
+    for (uint32_t i = 0; i < done.n_parsed; i++)
+        if (!strcmp(done.parsed[i].cubin.hash, p.cubin.hash)) {
+            cubin_free(&p.cubin);
+            map_set(&done.image, (uint64_t)image->id + 1, i + 1);
+            return;
+        }
+    struct parsed *list = tags_grow(done.parsed, done.n_parsed, TAGS_KERNELS, sizeof *list);
+    if (!list || map_set(&done.image, (uint64_t)image->id + 1, done.n_parsed + 1)) {
+        tags_count(TAGS_MODULES, 1);
+        cubin_free(&p.cubin);
+    } else
+        list[done.n_parsed++] = p;
+    if (list)
+        done.parsed = list;
+}
+
+void tags_read_images(void)
+{
+    if (!atomic_load(&tags.version) || atomic_load(&tags.forked))
+        return;
+    pthread_mutex_lock(&tags.lock);
+    struct tags_image *next, *image = tags.images;
+    tags.images = NULL;
+    tags.images_end = &tags.images;
+    pthread_mutex_unlock(&tags.lock);
+    for (; image; image = next) {
+        next = image->next;
+        read_image(image);
+        pthread_mutex_lock(&tags.lock);
+        tags.image_bytes -= image->size;
+        pthread_mutex_unlock(&tags.lock);
+        free(image);
+    }
+}
+
+/* Where a kernel's code is: one image, or none, or several that differ. */
+struct found {
+    const struct parsed *in;
+    const struct cubin_kernel *kernel;
+    bool several;
+};
+
+static void look_in(struct found *f, uint32_t parsed, const char *name)
+{
+    const struct parsed *p = &done.parsed[parsed];
+    const struct cubin_kernel *k = cubin_find(&p->cubin, name);
+    if (!k)
+        return;
+    if (!f->kernel)
+        *f = (struct found){p, k, false};
+    else if (strcmp(f->kernel->code_hash, k->code_hash))
+        f->several = true;
+}
+
+/* Among the images of its owner, or else among all. */
+static const char *find_code(const struct tags_kernel *k, struct found *f)
+{
+    *f = (struct found){0};
+    pthread_mutex_lock(&tags.lock);
+    const struct tags_owner *o = k->owner ? &tags.owners[k->owner - 1] : NULL;
+    for (uint32_t i = 0; o && i < o->n; i++) {
+        uint32_t parsed = map_get(&done.image, (uint64_t)o->images[i] + 1);
+        if (parsed)
+            look_in(f, parsed - 1, k->name);
+    }
+    pthread_mutex_unlock(&tags.lock);
+    const char *how = f->kernel ? "exact" : "symbol";
+    for (uint32_t i = 0; !(f->kernel && how[0] == 'e') && i < done.n_parsed; i++)
+        look_in(f, i, k->name);
+    return f->several ? "ambiguous" : f->kernel ? how : NULL;
+}
+
+static int put_kernel(struct store *s, uint32_t number, struct stored **out,
+                      const struct cubin_kernel **code, struct err *err)
+{
+    struct found f;
+    struct sha256 identity;
+    pthread_mutex_lock(&tags.lock);
+    struct tags_kernel k = tags.kernels[number - 1];
+    pthread_mutex_unlock(&tags.lock);
+    if (reach(&done.kernels, &done.room_kernels, number, sizeof *done.kernels))
+        return err_set(err, "out of memory for %u kernels", number);
+    struct stored *at = *out = &done.kernels[number - 1];
+    const char *how = find_code(&k, &f);
+    *code = f.several ? NULL : f.kernel;
+    if (at->id)
+        return 0;
+    struct store_kernel row = {.name = k.name,
+                               .resolve = how,
+                               .arch = -1,
+                               .registers = -1,
+                               .static_smem = -1,
+                               .stack = -1,
+                               .max_threads = -1};
+    if (f.several)
+        tags_count(TAGS_AMBIGUOUS, 1);
+    else if (f.kernel) {
+        row.code_hash = f.kernel->code_hash;
+        row.const_hash = f.in->cubin.const_hash;
+        row.module_hash = f.in->cubin.hash;
+        row.module_bytes = (int64_t)f.in->bytes;
+        row.first_seen_ns = f.in->seen_ns;
+        row.arch = f.in->cubin.arch;
+        row.registers = f.kernel->registers;
+        row.static_smem = f.kernel->static_smem;
+        row.stack = f.kernel->stack;
+        row.max_threads = f.kernel->max_threads;
+    }
+    sha256_init(&identity);
+    sha256_add(&identity, row.name, strlen(row.name) + 1);
+    sha256_add(&identity, row.code_hash ? row.code_hash : "", row.code_hash ? SHA256_HEX : 1);
+    sha256_add(&identity, row.const_hash ? row.const_hash : "",
+               row.const_hash && row.const_hash[0] ? SHA256_HEX : 1);
+    sha256_end(&identity, at->identity);
+    return store_kernel(s, &row, &at->id, err);
+}
+
+static void unpack_three(uint32_t packed, uint32_t out[3])
+{
+    for (int i = 0; i < 3; i++)
+        out[i] = packed >> 10 * i & 1023;
+}
+
+static int put_config(struct store *s, uint32_t number, struct err *err)
+{
+    const struct cubin_kernel *code = NULL;
+    struct stored *kernel = NULL;
+    struct sha256 identity;
+    char attributes[120];
+    if (reach(&done.configs, &done.room_configs, number, sizeof *done.configs))
+        return err_set(err, "out of memory for %u launch configurations", number);
+    struct stored *at = &done.configs[number - 1];
+    if (at->id)
+        return 0;
+    pthread_mutex_lock(&tags.lock);
+    struct tags_config c = tags.configs[number - 1];
+    pthread_mutex_unlock(&tags.lock);
+    if (put_kernel(s, c.kernel, &kernel, &code, err))
+        return -1;
+    struct store_config row = {.kernel_id = kernel->id, .attributes = attributes};
+    const struct cu_geometry *g = &c.key.geometry;
+    memcpy(row.grid, g->grid, sizeof row.grid);
+    memcpy(row.block, g->block, sizeof row.block);
+    row.dynamic_smem = g->smem;
+    unpack_three(c.key.cluster, row.cluster);
+    for (int i = 0; i < 3 && !c.key.cluster && code && code->cluster[0] > 0; i++)
+        row.cluster[i] = (uint32_t)code->cluster[i];
+    tags_attributes_text(c.key.attributes, attributes);
+    sha256_init(&identity);
+    sha256_add(&identity, kernel->identity, sizeof kernel->identity);
+    sha256_add(&identity, g, sizeof *g);
+    sha256_add(&identity, row.cluster, sizeof row.cluster);
+    sha256_add(&identity, attributes, strlen(attributes));
+    sha256_end(&identity, at->identity);
+    return store_config(s, &row, &at->id, err);
+}
+
+/* The configurations of a list, those of graphs in their place; owned by the caller. NULL without
+ * memory. */
+static uint32_t *expand(uint32_t number, uint32_t *out_n)
+{
+    pthread_mutex_lock(&tags.lock);
+    const struct tags_list *list = &tags.lists[number - 1];
+    uint32_t *out = malloc((list->n_kernel + 1) * sizeof *out), n = 0;
+    for (uint32_t i = 0; out && list->entries && i < list->n; i++) {
+        uint32_t entry = list->entries[i];
+        if (!(entry & TAGS_GRAPH_BIT)) {
+            out[n++] = entry;
+            continue;
+        }
+        const struct tags_list *graph = &tags.lists[(entry & ~TAGS_GRAPH_BIT) - 1];
+        memcpy(out + n, graph->entries, graph->n * sizeof *out);
+        n += graph->n;
+    }
+    pthread_mutex_unlock(&tags.lock);
+    *out_n = n;
+    return out;
+}
+
+static int put_items(struct store *s, uint32_t number, const uint32_t *configs, uint32_t n,
+                     struct err *err)
+{
+    char hash[SHA256_HEX];
+    struct sha256 sum;
+    int64_t *ids = malloc((n + 1) * sizeof *ids);
+    if (!ids)
+        return err_set(err, "out of memory for a list of %u launches", n);
+    sha256_init(&sum);
+    int rc = 0;
+    for (uint32_t i = 0; i < n && !rc; i++) {
+        rc = put_config(s, configs[i], err);
+        if (rc)
+            break;
+        ids[i] = done.configs[configs[i] - 1].id;
+        sha256_add(&sum, done.configs[configs[i] - 1].identity, SHA256_BYTES);
+    }
+    sha256_end_hex(&sum, hash);
+    if (!rc)
+        rc = store_list(s, number, hash, ids, n, err);
+    free(ids);
+    return rc;
+}
+
+static int put_list(struct store *s, uint32_t number, struct err *err)
+{
+    uint32_t n;
+    if (reach(&done.lists, &done.room_lists, number, sizeof *done.lists))
+        return err_set(err, "out of memory for %u kernel lists", number);
+    if (done.lists[number - 1] != LIST_NEW)
+        return 0;
+    tags_read_images();
+    uint32_t *configs = expand(number, &n);
+    uint32_t *put = configs ? tags_grow(done.put, done.n_put, TAGS_NUMBERED, sizeof *put) : NULL;
+    if (put)
+        done.put = put;
+    int rc = put ? put_items(s, number, configs, n, err)
+                 : err_set(err, "out of memory for kernel list %u", number);
+    free(configs);
+    if (rc)
+        return -1;
+    done.put[done.n_put++] = number;
+    done.lists[number - 1] = LIST_PUT;
+    return 0;
+}
+
+int tags_put(struct store *s, const struct record *r, struct err *err)
+{
+    const struct record_end *e = (const struct record_end *)r->body;
+    if (r->kind != RECORD_END || r->n_bytes < sizeof *e || !e->list || e->list > tags.n_lists)
+        return 0;
+    return put_list(s, e->list, err);
+}
+
+static int put_graphs(struct store *s, struct err *err)
+{
+    for (uint32_t n = done.graphs_put;; n++) {
+        struct tags_graph g;
+        pthread_mutex_lock(&tags.lock);
+        bool more = n < tags.n_graphs;
+        if (more)
+            g = tags.graphs[n];
+        pthread_mutex_unlock(&tags.lock);
+        if (!more)
+            return 0;
+        if (put_list(s, g.list, err) ||
+            store_graph_exec(s, g.list, g.label, g.version, g.created_ns, err))
+            return -1;
+        done.graphs_put = n + 1;
+    }
+}
+
+int tags_state(struct store *s, struct err *err)
+{
+    const char *refused = atomic_load(&tags.refused), *version = atomic_load(&tags.version);
+    if (!refused && !version)
+        return 0;
+    if (version && !done.version_stated) {
+        done.version_stated = true;
+        facts_setting(&probe.facts, &probe.spool, "cupti_version", version, "api");
+    }
+    if (refused && !done.refusal_stated && store_gap(s, "cupti_refused", 1, refused, err))
+        return -1;
+    done.refusal_stated = refused != NULL;
+    for (int i = 0; i < N_TAGS_GAPS; i++) {
+        uint64_t count = atomic_load(&tags.gaps[i]);
+        const char *detail = gaps[i].detail ? gaps[i].detail : done.unread.text;
+        if (count != done.stated[i] && store_gap(s, gaps[i].kind, count, detail, err))
+            return -1;
+        done.stated[i] = count;
+    }
+    return atomic_load(&tags.forked) ? 0 : put_graphs(s, err);
+}
+
+void tags_settle(void)
+{
+    for (uint32_t i = 0; i < done.n_put; i++) {
+        uint32_t number = done.put[i];
+        done.lists[number - 1] = LIST_SETTLED;
+        pthread_mutex_lock(&tags.lock);
+        struct tags_list *list = &tags.lists[number - 1];
+        if (!list->is_graph) {
+            free(list->entries);
+            list->entries = NULL;
+        }
+        pthread_mutex_unlock(&tags.lock);
+    }
+    done.n_put = 0;
+    done.graphs_settled = done.graphs_put;
+}
+
+void tags_forget(void)
+{
+    for (uint32_t i = 0; i < done.n_put; i++)
+        done.lists[done.put[i] - 1] = LIST_NEW;
+    done.n_put = 0;
+    for (uint32_t i = 0; i < done.room_configs; i++)
+        done.configs[i].id = 0;
+    for (uint32_t i = 0; i < done.room_kernels; i++)
+        done.kernels[i].id = 0;
+    done.graphs_put = done.graphs_settled;
+    memset(done.stated, 0, sizeof done.stated);
+    done.refusal_stated = false;
+}
