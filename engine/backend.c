@@ -92,6 +92,11 @@ const void *backend_host_view(struct backend *b, const void *p)
     return b->device->host_view(b, p);
 }
 
+void *backend_stream(const struct backend *b)
+{
+    return b->stream;
+}
+
 void backend_run(struct backend *b, enum op op, const struct op_args *args)
 {
     b->device->run(b, op, args);

@@ -41,6 +41,9 @@ void backend_zero(struct backend *b, void *dst, size_t size_bytes);
 /* The same memory as the host sees it, or NULL where it cannot. */
 const void *backend_host_view(struct backend *b, const void *p);
 
+/* The CUstream that the calls stand in; NULL on a host. */
+void *backend_stream(const struct backend *b);
+
 /* Run one operator. */
 void backend_run(struct backend *b, enum op op, const struct op_args *args);
 

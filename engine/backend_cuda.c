@@ -94,6 +94,7 @@ static int device_init(struct backend_on_cuda *c, struct err *err)
     if (rc)
         return err_set(err, "cuda: %s", cudaGetErrorString(rc));
     c->call.stream = stream;
+    c->base.stream = stream;
     c->call.blas = cuda_blas_open();
     if (!c->call.blas)
         return err_set(err, "cuda: cuBLASLt is not installed or does not start");

@@ -29,6 +29,7 @@ struct backend_device {
 
 struct backend {
     const struct backend_device *device;
+    void *stream;   /* backend_stream */
     char text[128]; /* backend_describe */
 };
 

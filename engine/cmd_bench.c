@@ -12,7 +12,15 @@
 
 #define N_REPEAT_MAX 1000
 
-enum { OPT_PREFILL = 300, OPT_DECODE, OPT_CONTEXT, OPT_BATCH, OPT_REPEAT, OPT_FORMAT };
+enum {
+    OPT_PREFILL = 300,
+    OPT_DECODE,
+    OPT_CONTEXT,
+    OPT_BATCH,
+    OPT_REPEAT,
+    OPT_ALL_ROWS,
+    OPT_FORMAT
+};
 
 struct options {
     const char *model;
@@ -20,6 +28,7 @@ struct options {
     int64_t n_context;           /* tokens in the cache before decode begins */
     int64_t n_batch;             /* sequences that decode together */
     int64_t n_repeat;
+    bool all_rows; /* logits of every token of a prefill */
     enum table_format format;
 };
 
@@ -31,6 +40,7 @@ struct work {
     int32_t arm_prefill, arm_decode;
     int32_t *tokens;  /* (prefill or context, whichever is longer), any ids */
     int32_t *seqs;    /* (the same), all 0; for decode (n_batch) 0 ... n_batch-1 */
+    bool *wanted;     /* (the same), all true; NULL: the last */
     double bandwidth; /* bytes per second that this machine reads from memory */
     struct progress bar;
     struct table table;
@@ -72,7 +82,7 @@ static int time_prefill(struct work *w, struct record *r, int32_t seq, int64_t n
                         struct err *err)
 {
     struct forward_logits logits;
-    struct forward_batch batch = {FORWARD_PREFILL, (int32_t)n, w->tokens, w->seqs, NULL};
+    struct forward_batch batch = {FORWARD_PREFILL, (int32_t)n, w->tokens, w->seqs, w->wanted};
     for (int64_t i = 0; i < n; i++)
         w->seqs[i] = seq;
     forward_seq_reset(w->forward, seq);
@@ -132,7 +142,22 @@ static void print_row(struct work *w, enum forward_phase phase, const char *prob
               is_decode ? bytes / w->bandwidth : 0);
 }
 
-/* One phase: with a probe loaded, repetitions with and without it in turn. */
+/* What the probe costs: median and quartiles over the pairs of neighbouring repetitions. */
+static void print_cost(const struct work *w, enum forward_phase phase, const double *idle,
+                       const double *active)
+{
+    size_t n = (size_t)w->options->n_repeat;
+    double *cost = xcalloc(n, sizeof *cost);
+    for (size_t i = 0; i < n; i++)
+        cost[i] = 100 * (active[i] / idle[i] - 1);
+    qsort(cost, n, sizeof *cost, compare_doubles);
+    fprintf(stderr, "%s: the probe costs %+.2f %% (quartiles %+.2f ... %+.2f, %zu pairs)\n",
+            phase == FORWARD_DECODE ? "decode" : "prefill", cost[n / 2], cost[n / 4],
+            cost[n * 3 / 4], n);
+    free(cost);
+}
+
+/* One phase: with a probe loaded, repetitions with and without it in turn, each first as often. */
 static int run_phase(struct work *w, enum forward_phase phase, struct err *err)
 {
     const struct options *o = w->options;
@@ -141,12 +166,14 @@ static int run_phase(struct work *w, enum forward_phase phase, struct err *err)
     int rc = 0;
     for (int64_t i = -1; rc == 0 && i < o->n_repeat; i++) /* the first time warms up */
         for (int k = 0; rc == 0 && k < (w->record ? 2 : 1); k++) {
-            struct record *r = k ? w->record : NULL;
-            double *out = (k ? active : idle) + (i < 0 ? 0 : i);
+            struct record *r = (k ^ (i & 1)) ? w->record : NULL;
+            double *out = (r ? active : idle) + (i < 0 ? 0 : i);
             rc = phase == FORWARD_DECODE ? time_decode(w, r, out, err)
                                          : time_prefill(w, r, 0, o->n_prefill, out, err);
         }
     progress_end(&w->bar);
+    if (rc == 0 && w->record)
+        print_cost(w, phase, idle, active);
     if (rc == 0)
         print_row(w, phase, w->record ? "idle" : "none", idle);
     if (rc == 0 && w->record)
@@ -198,8 +225,12 @@ static int run_phases(struct work *w, struct err *err)
         return err_set(err, "--prefill 0 --decode 0: nothing to measure");
     if (session_forward(s, &s->knobs, (int32_t)n_ctx, (int32_t)o->n_batch, &w->forward, err))
         return -1;
+    forward_fetch_logits(w->forward, false);
     w->tokens = xcalloc((size_t)n_tokens, sizeof *w->tokens);
     w->seqs = xcalloc((size_t)n_tokens, sizeof *w->seqs);
+    w->wanted = o->all_rows ? xcalloc((size_t)n_tokens, sizeof *w->wanted) : NULL;
+    for (int64_t i = 0; o->all_rows && i < n_tokens; i++)
+        w->wanted[i] = true;
     fill_tokens(w->tokens, n_tokens, s->model->hp.n_vocab);
     w->record = record_open(&run);
     w->arm_prefill = record_arm(w->record, "prefill", FORWARD_PREFILL, w->forward);
@@ -227,6 +258,8 @@ static const struct argp_option option_table[] = {
     {"context", OPT_CONTEXT, "N", 0, "Tokens in the cache before decode begins (0)", 0},
     {"batch", OPT_BATCH, "N", 0, "Sequences that decode together (1)", 0},
     {"repeat", OPT_REPEAT, "N", 0, "Repetitions after a first one that does not count (5)", 0},
+    {"all-rows", OPT_ALL_ROWS, NULL, 0, "Logits of every token of a prefill, not the last alone",
+     0},
     {"format", OPT_FORMAT, "FORMAT", 0, "table (the default), csv or json", 0},
     {0},
 };
@@ -249,6 +282,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_REPEAT:
         o->n_repeat = option_int(state, "--repeat", arg);
+        return 0;
+    case OPT_ALL_ROWS:
+        o->all_rows = true;
         return 0;
     case OPT_FORMAT:
         o->format = (enum table_format)option_word(state, "--format", arg, table_formats);
@@ -275,7 +311,8 @@ static int run(int argc, char **argv, struct err *err)
         "MODEL",
         "Measure prefill and decode: the median, least and most tokens per second, and for decode "
         "the weights read per second beside what this machine reads from memory. With a probe "
-        "loaded, repetitions with and without it in turn.",
+        "loaded, repetitions with and without it in turn, and what it costs. A device keeps its "
+        "logits.",
         NULL,
         session_help_filter,
         NULL};
@@ -293,6 +330,7 @@ static int run(int argc, char **argv, struct err *err)
     forward_free(w.forward);
     free(w.tokens);
     free(w.seqs);
+    free(w.wanted);
     session_close(&s);
     return rc;
 }

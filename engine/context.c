@@ -135,15 +135,17 @@ static int logits_reserve(struct forward *f, int32_t n_rows, struct err *err)
     struct tensor out = tensor_packed(NULL, QUANT_F32, 1, n_rows, f->model.hp.n_vocab);
     if (backend_alloc(f->backend, (size_t)out.mat_bytes, &out.data, err) < 0)
         return -1;
-    float *host = NULL;
-    if (!backend_host_view(f->backend, out.data) && !(host = malloc((size_t)out.mat_bytes))) {
-        backend_free(f->backend, out.data);
-        return err_set(err, "logits: out of memory: %lld bytes", (long long)out.mat_bytes);
-    }
     backend_free(f->backend, f->out.data);
     free(f->host_logits);
     f->out = out;
-    f->host_logits = host;
+    f->host_logits = NULL;
+    return 0;
+}
+
+static int host_logits_reserve(struct forward *f, struct err *err)
+{
+    if (!f->host_logits && !(f->host_logits = malloc((size_t)f->out.mat_bytes)))
+        return err_set(err, "logits: out of memory: %lld bytes", (long long)f->out.mat_bytes);
     return 0;
 }
 
@@ -311,8 +313,8 @@ static int32_t chunk_run(struct forward *f, const struct forward_batch *b, int32
     return n_wanted;
 }
 
-int forward_run(struct forward *f, const struct forward_batch *batch, struct forward_logits *out,
-                struct err *err)
+int forward_start(struct forward *f, const struct forward_batch *batch, struct forward_logits *out,
+                  struct err *err)
 {
     int32_t n_rows = 0, row = 0;
     if (batch_check(f, batch, &n_rows, err) < 0 || logits_reserve(f, n_rows, err) < 0)
@@ -322,15 +324,36 @@ int forward_run(struct forward *f, const struct forward_batch *batch, struct for
         row += chunk_run(f, batch, i, left < f->chunk ? left : f->chunk, row);
     }
     const float *data = backend_host_view(f->backend, f->out.data);
-    if (!data) {
-        backend_download(f->backend, f->host_logits, f->out.data,
-                         (size_t)f->out.row_bytes * (size_t)n_rows);
-        data = f->host_logits;
-    }
-    if (backend_finish(f->backend, err) < 0)
-        return -1;
-    *out = (struct forward_logits){n_rows, f->model.hp.n_vocab, data, f->row_tokens};
+    *out = (struct forward_logits){.n_rows = n_rows,
+                                   .n_vocab = f->model.hp.n_vocab,
+                                   .data = data,
+                                   .tokens = f->row_tokens,
+                                   .device = data ? NULL : f->out.data,
+                                   .stream = backend_stream(f->backend)};
     return 0;
+}
+
+int forward_finish(struct forward *f, struct forward_logits *out, struct err *err)
+{
+    if (!out->data && !f->keeps_logits) {
+        if (host_logits_reserve(f, err) < 0)
+            return -1;
+        backend_download(f->backend, f->host_logits, f->out.data,
+                         (size_t)f->out.row_bytes * (size_t)out->n_rows);
+        out->data = f->host_logits;
+    }
+    return backend_finish(f->backend, err);
+}
+
+int forward_run(struct forward *f, const struct forward_batch *batch, struct forward_logits *out,
+                struct err *err)
+{
+    return forward_start(f, batch, out, err) ? -1 : forward_finish(f, out, err);
+}
+
+void forward_fetch_logits(struct forward *f, bool fetch)
+{
+    f->keeps_logits = !fetch;
 }
 
 int32_t forward_n_past(const struct forward *f, int32_t seq)

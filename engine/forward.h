@@ -42,8 +42,10 @@ struct forward_batch {
 struct forward_logits {
     int32_t n_rows;        /* wanted rows, in batch order */
     int32_t n_vocab;       /* columns */
-    const float *data;     /* (n_rows, n_vocab), host memory */
+    const float *data;     /* (n_rows, n_vocab), host memory; NULL: they stay on the device */
     const int32_t *tokens; /* (n_rows) index into the batch that each row belongs to */
+    const float *device;   /* the same on the device, in the order of stream; NULL on a host */
+    void *stream;          /* backend_stream */
 };
 
 /* Make a context: everything that a call needs is allocated here, except that the logits buffer
@@ -61,6 +63,16 @@ void forward_free(struct forward *f); /* NULL is fine */
  * a sequence that would grow beyond n_ctx; no row wanted; out of memory for the logits. */
 int forward_run(struct forward *f, const struct forward_batch *batch, struct forward_logits *out,
                 struct err *err);
+
+/* Whether the logits are brought to the host, as they are at first, or stay on the device. */
+void forward_fetch_logits(struct forward *f, bool fetch);
+
+/* forward_run in two halves. After forward_start a device may still be at work: *out is whole but
+ * for data, which only a host has by then. forward_finish waits, and fetches data if it is asked
+ * for; it must follow. */
+int forward_start(struct forward *f, const struct forward_batch *batch, struct forward_logits *out,
+                  struct err *err);
+int forward_finish(struct forward *f, struct forward_logits *out, struct err *err);
 
 /* Sequences. seq, dst and src are in 0 ... n_seqs-1 (asserted). */
 int32_t forward_n_past(const struct forward *f, int32_t seq);       /* tokens seen */

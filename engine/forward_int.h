@@ -36,7 +36,8 @@ struct forward {
     int32_t *input;      /* device: N_INPUT_ROWS rows of chunk ints */
     int32_t *staging;    /* host twin of input */
     struct tensor out;   /* device: (rows allocated, n_vocab) */
-    float *host_logits;  /* the same on the host; NULL where the host sees the device's memory */
+    bool keeps_logits;   /* on the device */
+    float *host_logits;  /* the same on the host; NULL until it is asked for */
     int32_t *row_tokens; /* (n_batch) batch index of each row that went out */
     char text[160];      /* forward_describe */
 };

@@ -154,12 +154,13 @@ static void give_logits(struct record *r, uint64_t handle, const struct forward 
     fill_rows(r, f, b, out);
     struct probe_logits logits = {
         .struct_size = sizeof logits,
-        .location = PROBE_HOST,
+        .location = out->device ? PROBE_CUDA : PROBE_HOST,
         .dtype = PROBE_F32,
         .n_rows = out->n_rows,
         .n_vocab = out->n_vocab,
         .row_stride = out->n_vocab,
-        .data = out->data,
+        .data = out->device ? out->device : out->data,
+        .stream = out->stream,
         .rows = r->rows,
     };
     PROBE_HOOK(r->ops, logits, (handle, &logits));
@@ -186,9 +187,12 @@ int record_forward(struct record *r, int32_t arm, struct record_piece piece, str
     };
     PROBE_NOTE("forward_begin");
     uint64_t handle = r->ops->forward_begin(&begin);
-    int rc = forward_run(f, batch, out, err);
-    if (rc == 0)
+    int rc = forward_start(f, batch, out, err);
+    if (rc == 0) {
+        /* While a device is still at work: its probe runs behind it, and nobody waits. */
         give_logits(r, handle, f, batch, out);
+        rc = forward_finish(f, out, err);
+    }
     PROBE_HOOK(r->ops, forward_end, (handle));
     return rc;
 }
