@@ -118,6 +118,11 @@ void backend_graph_forget(struct backend *b, const void *owner)
         b->device->graph_forget(b, owner);
 }
 
+void backend_mark(struct backend *b)
+{
+    b->device->mark(b);
+}
+
 int backend_finish(struct backend *b, struct err *err)
 {
     return b->device->finish(b, err);

@@ -63,8 +63,12 @@ void backend_graph_end(struct backend *b);
 /* Forget an owner's sequences: memory that they use is about to go. */
 void backend_graph_forget(struct backend *b, const void *owner);
 
-/* Wait until everything is done. Returns -1 with the first thing that went wrong since the last
- * call. */
+/* The result that is waited for is complete here: what is put into the stream from now on, the next
+ * backend_finish need not wait for. */
+void backend_mark(struct backend *b);
+
+/* Wait until everything is done, or everything before the mark. Returns -1 with the first thing
+ * that went wrong since the last call. */
 int backend_finish(struct backend *b, struct err *err);
 
 #endif

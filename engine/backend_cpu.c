@@ -113,6 +113,11 @@ static void cpu_graph_forget(struct backend *b, const void *owner)
 }
 
 /* Every call has done its work when it returns. */
+static void cpu_mark(struct backend *b)
+{
+    (void)b;
+}
+
 static int cpu_finish(struct backend *b, struct err *err)
 {
     (void)b, (void)err;
@@ -135,5 +140,6 @@ const struct backend_device backend_cpu = {
     .graph_begin = cpu_graph_begin,
     .graph_end = cpu_graph_end,
     .graph_forget = cpu_graph_forget,
+    .mark = cpu_mark,
     .finish = cpu_finish,
 };

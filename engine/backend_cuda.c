@@ -36,6 +36,8 @@ struct backend_on_cuda {
     size_t n_bound;
     int failed;            /* first error since the last finish; 0 = none */
     const char *failed_op; /* during which */
+    cudaEvent_t mark;      /* NULL: could not be made, the whole stream is waited for */
+    bool is_marked;
 };
 
 static struct backend_on_cuda *self(struct backend *b)
@@ -75,6 +77,8 @@ static void cuda_close(struct backend *b)
     free(c->bound);
     cudaFree(c->call.workspace);
     cuda_blas_close(c->call.blas);
+    if (c->mark)
+        cudaEventDestroy(c->mark);
     if (c->call.stream)
         cudaStreamDestroy(c->call.stream);
     free(c);
@@ -95,6 +99,8 @@ static int device_init(struct backend_on_cuda *c, struct err *err)
         return err_set(err, "cuda: %s", cudaGetErrorString(rc));
     c->call.stream = stream;
     c->base.stream = stream;
+    if (cudaEventCreateWithFlags(&c->mark, cudaEventDisableTiming))
+        c->mark = NULL;
     c->call.blas = cuda_blas_open();
     if (!c->call.blas)
         return err_set(err, "cuda: cuBLASLt is not installed or does not start");
@@ -276,10 +282,18 @@ static void cuda_graph_forget(struct backend *b, const void *owner)
     c->n_graphs = n;
 }
 
+static void cuda_mark(struct backend *b)
+{
+    struct backend_on_cuda *c = self(b);
+    c->is_marked = c->mark && !cudaEventRecord(c->mark, c->call.stream);
+}
+
 static int cuda_finish(struct backend *b, struct err *err)
 {
     struct backend_on_cuda *c = self(b);
-    note(c, cudaStreamSynchronize(c->call.stream), "forward pass");
+    note(c, c->is_marked ? cudaEventSynchronize(c->mark) : cudaStreamSynchronize(c->call.stream),
+         "forward pass");
+    c->is_marked = false;
     int rc = c->failed;
     c->failed = 0;
     return rc ? err_set(err, "cuda: %s: %s", c->failed_op, cudaGetErrorString(rc)) : 0;
@@ -301,5 +315,6 @@ const struct backend_device backend_cuda = {
     .graph_begin = cuda_graph_begin,
     .graph_end = cuda_graph_end,
     .graph_forget = cuda_graph_forget,
+    .mark = cuda_mark,
     .finish = cuda_finish,
 };

@@ -24,6 +24,7 @@ struct backend_device {
     bool (*graph_begin)(struct backend *b, const struct graph_key *key);
     void (*graph_end)(struct backend *b);
     void (*graph_forget)(struct backend *b, const void *owner);
+    void (*mark)(struct backend *b);
     int (*finish)(struct backend *b, struct err *err);
 };
 

@@ -323,6 +323,7 @@ int forward_start(struct forward *f, const struct forward_batch *batch, struct f
         int32_t left = batch->n_tokens - i;
         row += chunk_run(f, batch, i, left < f->chunk ? left : f->chunk, row);
     }
+    backend_mark(f->backend);
     const float *data = backend_host_view(f->backend, f->out.data);
     *out = (struct forward_logits){.n_rows = n_rows,
                                    .n_vocab = f->model.hp.n_vocab,

@@ -189,7 +189,8 @@ int record_forward(struct record *r, int32_t arm, struct record_piece piece, str
     uint64_t handle = r->ops->forward_begin(&begin);
     int rc = forward_start(f, batch, out, err);
     if (rc == 0) {
-        /* While a device is still at work: its probe runs behind it, and nobody waits. */
+        /* While a device is still at work: its probe runs behind it, beside what the host does
+         * from one step to the next. */
         give_logits(r, handle, f, batch, out);
         rc = forward_finish(f, out, err);
     }

@@ -614,6 +614,13 @@ static __device__ void take_in(const struct capture_cuda_args &a, struct block_s
     *v = select_best(b, *v, a.k);
 }
 
+/* Where a replay's result for this block's row goes. */
+static __device__ __forceinline__ struct capture_cuda_row *
+slot_of(const struct capture_cuda_args &a, uint32_t replay)
+{
+    return a.rows + (int64_t)(replay % (uint32_t)a.n_slots) * gridDim.y + blockIdx.y;
+}
+
 /* Write the row's result; the host may read it once `done` is set. */
 template <class T>
 static __device__ void write_row(const struct capture_cuda_args &a, const T *row,
@@ -622,13 +629,15 @@ static __device__ void write_row(const struct capture_cuda_args &a, const T *row
     typedef typename vec<T>::bits bits;
     const bits *elements = (const bits *)row;
     const int32_t t = threadIdx.x;
-    if (t == 0)
-        b->replay = a.replays ? a.replays[blockIdx.y]++ : 0;
+    if (a.replays && t == 0) {
+        b->replay = a.replays[blockIdx.y]++;
+        *(volatile uint32_t *)&slot_of(a, b->replay)->done = 0; /* it may be read at this moment */
+        __threadfence_system();
+    }
     if (a.replays)
         __syncthreads();
     const uint32_t replay = a.replays ? b->replay : 0;
-    struct capture_cuda_row *out =
-        a.rows + (int64_t)(replay % (uint32_t)a.n_slots) * gridDim.y + blockIdx.y;
+    struct capture_cuda_row *out = slot_of(a, replay);
     const struct list *list = &b->list[v->list];
     if (t < a.k) {
         const int32_t id = t < list->n ? id_of(list->key[t]) : -1;

@@ -110,6 +110,7 @@ static void prepare(struct probe *p)
         pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     }
     atomic_store(&p->lost_rows, 0);
+    atomic_store(&p->n_pending, 0);
     atomic_store(&p->n_forwards, 0);
     atomic_store(&p->n_rows, 0);
     atomic_store(&p->failing, false);

@@ -42,6 +42,7 @@ struct probe {
     _Atomic uint64_t n_seen;             /* forwards, recorded or not */
     _Atomic uint64_t n_forwards, n_rows; /* ids given out */
     _Atomic uint64_t lost_rows;          /* that came when there was no ring */
+    _Atomic uint32_t n_pending;          /* rows in the ring whose results the GPU still owes */
 
     _Atomic bool failing; /* the writer cannot write at present: do not wait for it */
     _Atomic(struct store_vocab *) vocab; /* for the writer to take over; owned */

@@ -1,8 +1,9 @@
 /* Device capture: rows whose logits stand in GPU memory are reduced by a kernel of our own on the
  * engine's stream, into memory that the host reads; nothing waits for the GPU. A row goes into the
- * ring as RECORD_PENDING and is completed on the writer thread. Driver API only, and the host
- * process's own libcuda: a process without one has no such rows. Built without the CUDA Toolkit,
- * every such row is counted as not recorded. */
+ * ring as RECORD_PENDING and is completed on the writer thread. On a stream that is being captured
+ * the kernel becomes part of the graph, and each replay brings the rows again. Driver API only, and
+ * the host process's own libcuda: a process without one has no such rows. Built without the CUDA
+ * Toolkit, every such row is counted as not recorded. */
 #ifndef NEARTIE_SHIM_DEVICE_H
 #define NEARTIE_SHIM_DEVICE_H
 
@@ -19,5 +20,9 @@ void device_record(struct probe *p, uint64_t forward_id, int32_t arm, const stru
 /* Complete pending record n in place. Returns false where its results have not arrived yet. Writer
  * thread only. */
 bool device_complete(struct probe *p, struct record *r, uint64_t n);
+
+/* Put into the ring what graphs have left that were captured with a call of the hook in them.
+ * Writer thread only. */
+void device_poll(struct probe *p);
 
 #endif

@@ -2,7 +2,6 @@
 
 #include "shim/device.h"
 
-#include <cuda.h>
 #include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,7 +9,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "shim/capture_cuda.h"
+#include "shim/device_cuda_int.h"
 #include "shim/ring.h"
 #include "shim/rows.h"
 
@@ -25,68 +24,13 @@ __asm__(".pushsection .rodata\n\t"
         ".popsection");
 
 enum {
-    POOL_ROWS = 8192,    /* results that can wait for the writer, in each context */
     LAUNCH_ROWS = 1024,  /* most rows of one launch */
-    SPLIT_ROWS = 128,    /* most rows of a launch that several blocks share: bounds the workspace */
-    MAX_STREAMS = 8,     /* streams with a workspace of their own; others go without sharing */
     MAX_CONTEXTS = 16,   /* of a process */
     LOCK_TRIES = 200000, /* about a millisecond */
     GIVE_UP_S = 60       /* after which a launch is taken for dead */
 };
 
-/* The driver's functions that are called: those of the host process. */
-#define DRIVER_FUNCTIONS(X)                                                                        \
-    X(cuStreamIsCapturing, "cuStreamIsCapturing", (CUstream, CUstreamCaptureStatus *))             \
-    X(cuStreamGetCtx, "cuStreamGetCtx", (CUstream, CUcontext *))                                   \
-    X(cuCtxGetId, "cuCtxGetId", (CUcontext, unsigned long long *))                                 \
-    X(cuCtxGetDevice_, "cuCtxGetDevice", (CUdevice *))                                             \
-    X(cuCtxPush, "cuCtxPushCurrent_v2", (CUcontext))                                               \
-    X(cuCtxPop, "cuCtxPopCurrent_v2", (CUcontext *))                                               \
-    X(cuCaptureMode, "cuThreadExchangeStreamCaptureMode", (CUstreamCaptureMode *))                 \
-    X(cuDeviceAttribute, "cuDeviceGetAttribute", (int *, CUdevice_attribute, CUdevice))            \
-    X(cuLoad, "cuModuleLoadData", (CUmodule *, const void *))                                      \
-    X(cuFunction, "cuModuleGetFunction", (CUfunction *, CUmodule, const char *))                   \
-    X(cuRegister, "cuMemHostRegister_v2", (void *, size_t, unsigned))                              \
-    X(cuHostToDevice, "cuMemHostGetDevicePointer_v2", (CUdeviceptr *, void *, unsigned))           \
-    X(cuAlloc, "cuMemAlloc_v2", (CUdeviceptr *, size_t))                                           \
-    X(cuMemset, "cuMemsetD8Async", (CUdeviceptr, unsigned char, size_t, CUstream))                 \
-    X(cuLaunch, "cuLaunchKernel",                                                                  \
-      (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, \
-       void **, void **))
-
-#define DECLARE(name, symbol, params) CUresult(*name) params;
-static struct {
-    DRIVER_FUNCTIONS(DECLARE)
-} driver;
-
-/* What a pending row waits for. */
-struct waiting {
-    _Atomic bool busy;
-    uint32_t launch;
-    int32_t arm;
-    int64_t since_ns;
-};
-
-/* The memory that a launch of several blocks a row works in; one stream's, so in order. */
-struct workspace {
-    CUstream stream;
-    CUdeviceptr partials, arrived;
-};
-
-struct context {
-    CUcontext handle;
-    unsigned long long id; /* never used again, unlike the handle */
-    CUfunction kernels[3]; /* by enum probe_dtype */
-    int sm_count;
-    struct waiting waiting[POOL_ROWS];
-    int32_t next; /* where the next launch looks for room */
-    int n_workspaces;
-    struct workspace workspaces[MAX_STREAMS];
-    /* Our pages, registered with the driver: readable also after the context is gone. */
-    struct capture_cuda_row *rows;
-    int32_t (*watch)[CAPTURE_CUDA_MAX_K];
-    CUdeviceptr rows_dev, watch_dev;
-};
+struct device_driver driver;
 
 static struct context *contexts[MAX_CONTEXTS]; /* never freed: the writer may still read them */
 static int n_contexts;
@@ -122,8 +66,7 @@ static void *map_pages(size_t bytes)
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* Make host memory that the current context's kernels reach; NULL: failed. */
-static void *map_registered(size_t bytes, CUdeviceptr *out_dev)
+void *device_map(size_t bytes, CUdeviceptr *out_dev)
 {
     void *at = map_pages(bytes);
     if (!at)
@@ -150,8 +93,8 @@ static const char *context_fill(struct context *c)
     if (driver.cuCtxGetDevice_(&device) ||
         driver.cuDeviceAttribute(&c->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device))
         return "the device does not tell its size";
-    c->rows = map_registered(POOL_ROWS * sizeof *c->rows, &c->rows_dev);
-    c->watch = map_registered(POOL_ROWS * sizeof *c->watch, &c->watch_dev);
+    c->rows = device_map(POOL_ROWS * sizeof *c->rows, &c->rows_dev);
+    c->watch = device_map(POOL_ROWS * sizeof *c->watch, &c->watch_dev);
     return c->rows && c->watch ? NULL : "no memory that host and device share";
 }
 
@@ -164,8 +107,10 @@ static struct context *context_of(CUcontext handle, const char **why)
         return NULL;
     }
     for (int i = 0; i < n_contexts; i++)
-        if (contexts[i]->id == id)
+        if (contexts[i]->id == id) {
+            *why = NULL;
             return contexts[i];
+        }
     struct context *c = n_contexts < MAX_CONTEXTS ? calloc(1, sizeof *c) : NULL;
     *why = "too many CUDA contexts";
     if (!c)
@@ -200,6 +145,12 @@ static int32_t pool_take(struct context *c, int32_t n, int32_t arm)
     return first;
 }
 
+CUresult device_workspace(struct workspace *w)
+{
+    CUresult rc = driver.cuAlloc(&w->partials, SPLIT_ROWS * sizeof(struct capture_cuda_partials));
+    return rc ? rc : driver.cuAlloc(&w->arrived, SPLIT_ROWS * sizeof(uint32_t));
+}
+
 /* The stream's workspace, or NULL where it has to do without. */
 static struct workspace *workspace_of(struct context *c, CUstream stream)
 {
@@ -210,48 +161,52 @@ static struct workspace *workspace_of(struct context *c, CUstream stream)
         return NULL;
     struct workspace *w = &c->workspaces[c->n_workspaces];
     w->stream = stream;
-    if (driver.cuAlloc(&w->partials, SPLIT_ROWS * sizeof(struct capture_cuda_partials)) ||
-        driver.cuAlloc(&w->arrived, SPLIT_ROWS * sizeof(uint32_t)) ||
+    if (device_workspace(w) ||
         driver.cuMemset(w->arrived, 0, SPLIT_ROWS * sizeof(uint32_t), stream))
         return NULL;
     c->n_workspaces++;
     return w;
 }
 
-/* Blocks for each row: about two for each multiprocessor in all, and at least a tile for each. */
-static int32_t splits_for(const struct context *c, const struct probe_logits *l, int32_t n_rows)
+/* About two blocks for each multiprocessor in all, and at least a tile for each. */
+int32_t device_splits(const struct context *c, const struct probe_logits *l, int32_t n)
 {
     int32_t bytes = l->dtype == PROBE_F32 ? 4 : 2;
     int32_t n_tiles = (int32_t)(((int64_t)l->n_vocab * bytes + 16383) / 16384);
-    int32_t splits = 2 * c->sm_count / n_rows;
+    int32_t splits = 2 * c->sm_count / n;
     splits = splits < n_tiles ? splits : n_tiles;
     splits = splits < CAPTURE_CUDA_SPLITS ? splits : CAPTURE_CUDA_SPLITS;
-    return splits > 1 && n_rows <= SPLIT_ROWS ? splits : 1;
+    return splits > 1 && n <= SPLIT_ROWS ? splits : 1;
+}
+
+CUresult device_launch(const struct context *c, const struct probe_logits *l, int32_t from,
+                       int32_t n, const struct workspace *w, struct capture_cuda_args *args)
+{
+    int64_t bytes = l->dtype == PROBE_F32 ? 4 : 2;
+    int32_t splits = w ? device_splits(c, l, n) : 1;
+    args->data = (const char *)l->data + from * l->row_stride * bytes;
+    args->row_stride = l->row_stride;
+    args->n_vocab = l->n_vocab;
+    args->partials = w ? (struct capture_cuda_partials *)(uintptr_t)w->partials : NULL;
+    args->arrived = w ? (uint32_t *)(uintptr_t)w->arrived : NULL;
+    return driver.cuLaunch(c->kernels[l->dtype], (unsigned)splits, (unsigned)n, 1,
+                           CAPTURE_CUDA_THREADS, 1, 1, 0, l->stream, (void *[]){args}, NULL);
 }
 
 /* Launch over rows from ... from + n - 1 of the call; results go to the pool from `first` on. */
 static CUresult launch(struct context *c, const struct probe_logits *l, int32_t from, int32_t n,
                        int32_t first, int32_t k, int32_t n_watch)
 {
-    int64_t bytes = l->dtype == PROBE_F32 ? 4 : 2;
-    int32_t splits = splits_for(c, l, n);
-    struct workspace *w = splits > 1 ? workspace_of(c, l->stream) : NULL;
+    struct workspace *w = device_splits(c, l, n) > 1 ? workspace_of(c, l->stream) : NULL;
     struct capture_cuda_args args = {
-        .data = (const char *)l->data + from * l->row_stride * bytes,
-        .row_stride = l->row_stride,
-        .n_vocab = l->n_vocab,
         .k = k,
         .n_watch = n_watch,
         .launch = n_launches,
         .watch = (const int32_t *)(uintptr_t)(c->watch_dev + (size_t)first * sizeof *c->watch),
         .rows = (struct capture_cuda_row *)(uintptr_t)c->rows_dev + first,
         .n_slots = 1,
-        .partials = w ? (struct capture_cuda_partials *)(uintptr_t)w->partials : NULL,
-        .arrived = w ? (uint32_t *)(uintptr_t)w->arrived : NULL,
     };
-    void *params[] = {&args};
-    return driver.cuLaunch(c->kernels[l->dtype], w ? (unsigned)splits : 1, (unsigned)n, 1,
-                           CAPTURE_CUDA_THREADS, 1, 1, 0, l->stream, params, NULL);
+    return device_launch(c, l, from, n, w, &args);
 }
 
 /* A pending record says in its first_bad where its results will stand. */
@@ -293,7 +248,8 @@ static int32_t record_rows(struct probe *p, struct context *c, uint64_t forward_
     }
     while (contexts[index] != c)
         index++;
-    for (; m < n && (records[m] = rows_reserve(p, forward_id, l, from + m, &numbers[m])); m++) {
+    for (; m < n && (records[m] = rows_reserve(p, forward_id, l, from + m, true, &numbers[m]));
+         m++) {
         struct record_row *row = (struct record_row *)records[m]->body;
         for (int32_t i = 0; i < k; i++)
             c->watch[first + m][i] = -1;
@@ -309,6 +265,7 @@ static int32_t record_rows(struct probe *p, struct context *c, uint64_t forward_
     for (int32_t i = 0; i < m; i++) {
         const struct record_row *row = (struct record_row *)records[i]->body;
         atomic_store(&c->waiting[first + i].busy, !failed);
+        atomic_fetch_add(&p->n_pending, !failed);
         ring_publish(records[i], numbers[i], failed ? RECORD_NONE : RECORD_PENDING,
                      failed ? 0 : record_row_bytes(row->n_top, row->n_base));
     }
@@ -317,22 +274,23 @@ static int32_t record_rows(struct probe *p, struct context *c, uint64_t forward_
     return failed ? 0 : m;
 }
 
-/* Record with the stream's context current; how many rows, or 0 and *why. */
-static void record_in(struct probe *p, CUcontext handle, uint64_t forward_id, int32_t arm,
-                      const struct probe_logits *l)
+/* Record with the stream's context current. */
+static void record_in(struct probe *p, CUcontext handle, bool capturing, uint64_t forward_id,
+                      int32_t arm, const struct probe_logits *l)
 {
     const char *why = "the stream's context cannot be made current";
-    struct context *c = NULL;
     if (!driver.cuCtxPush(handle)) {
         CUcontext popped;
-        c = context_of(handle, &why);
-        for (int32_t i = 0; c && i < l->n_rows; i += LAUNCH_ROWS) {
+        struct context *c = context_of(handle, &why);
+        if (c && capturing)
+            why = device_capture_graph(p, c, forward_id, arm, l);
+        for (int32_t i = 0; c && !capturing && i < l->n_rows; i += LAUNCH_ROWS) {
             int32_t n = l->n_rows - i < LAUNCH_ROWS ? l->n_rows - i : LAUNCH_ROWS;
             record_rows(p, c, forward_id, arm, l, i, n);
         }
         driver.cuCtxPop(&popped);
     }
-    if (!c)
+    if (why)
         rows_lose_device(p, l->n_rows, why);
 }
 
@@ -361,20 +319,18 @@ void device_record(struct probe *p, uint64_t forward_id, int32_t arm, const stru
     else if (driver.cuStreamGetCtx(l->stream, &handle))
         rows_lose_device(p, l->n_rows, "the stream's context is not known");
     else if (driver.cuStreamIsCapturing(l->stream, &capturing) ||
-             capturing != CU_STREAM_CAPTURE_STATUS_NONE)
-        rows_lose_device(p, l->n_rows,
-                         "the stream was capturing a graph: call logits after it ran");
+             capturing == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+        rows_lose_device(p, l->n_rows, "the stream's capture into a graph has failed");
     else {
-        /* What is allocated here must not end a capture that goes on elsewhere. */
+        /* What is allocated here must not end a capture, of this stream or another. */
         driver.cuCaptureMode(&mode);
-        record_in(p, handle, forward_id, arm, l);
+        record_in(p, handle, capturing == CU_STREAM_CAPTURE_STATUS_ACTIVE, forward_id, arm, l);
         driver.cuCaptureMode(&mode);
     }
     atomic_flag_clear_explicit(&lock, memory_order_release);
 }
 
-/* Turn a pending record into a row, from the results. */
-static void fill_row(struct record_row *row, const struct capture_cuda_row *got)
+void device_fill(struct record_row *row, const struct capture_cuda_row *got)
 {
     struct record_base base[RECORD_TOP_MAX];
     int32_t k = row->n_top;
@@ -402,10 +358,12 @@ bool device_complete(struct probe *p, struct record *r, uint64_t n)
         if (now_ns() - w->since_ns < GIVE_UP_S * INT64_C(1000000000))
             return false;
         spool_lose(&p->spool, LOST_DEVICE_ROWS, 1); /* its place stays taken: it may still write */
+        atomic_fetch_sub(&p->n_pending, 1);
         ring_publish(r, n, RECORD_NONE, 0);
         return true;
     }
-    fill_row(row, got);
+    atomic_fetch_sub(&p->n_pending, 1);
+    device_fill(row, got);
     int32_t arm = w->arm;
     atomic_store(&w->busy, false);
     rows_publish(p, arm, r, n);

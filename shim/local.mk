@@ -47,7 +47,7 @@ EXTRA_DIST += %D%/libprobe.map
 EXTRA_DIST += %D%/capture_cuda.cu
 if CUDA
 %C%_libshim_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
-%C%_libshim_a_SOURCES += %D%/device_cuda.c
+%C%_libshim_a_SOURCES += %D%/device_cuda.c %D%/device_cuda_int.h %D%/device_graph.c
 EXTRA_DIST += %D%/device_none.c
 CLEANFILES += %D%/capture_cuda.fatbin
 %D%/capture_cuda.fatbin: %D%/capture_cuda.cu %D%/capture_cuda.h
@@ -56,5 +56,5 @@ CLEANFILES += %D%/capture_cuda.fatbin
 %D%/libshim_a-device_cuda.$(OBJEXT): %D%/capture_cuda.fatbin
 else
 %C%_libshim_a_SOURCES += %D%/device_none.c
-EXTRA_DIST += %D%/device_cuda.c
+EXTRA_DIST += %D%/device_cuda.c %D%/device_cuda_int.h %D%/device_graph.c
 endif

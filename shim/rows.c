@@ -20,10 +20,10 @@ static void fill_top(struct record_row *out, const struct capture *c)
 }
 
 struct record *rows_reserve(struct probe *p, uint64_t forward_id, const struct probe_logits *l,
-                            int32_t i, uint64_t *out_n)
+                            int32_t i, bool may_wait, uint64_t *out_n)
 {
     const struct probe_row *in = &l->rows[i];
-    struct record *r = probe_reserve(out_n);
+    struct record *r = may_wait ? probe_reserve(out_n) : ring_reserve(&p->spool, out_n);
     if (!r) {
         spool_lose(&p->spool, LOST_ROWS, 1);
         return NULL;
@@ -106,7 +106,7 @@ static void record_row(struct probe *p, uint64_t forward_id, int32_t arm,
     struct capture c;
     struct base base;
     uint64_t n;
-    struct record *r = rows_reserve(p, forward_id, l, i, &n);
+    struct record *r = rows_reserve(p, forward_id, l, i, true, &n);
     if (!r)
         return;
     struct record_row *out = (struct record_row *)r->body;

@@ -19,9 +19,9 @@ struct base {
 void rows_record(struct probe *p, uint64_t forward_id, int32_t arm, const struct probe_logits *l);
 
 /* Reserve a slot for row i and fill in what is known without its logits; its number goes to out_n.
- * NULL, and counted, where the ring is full. */
+ * NULL, and counted, where the ring is full; the writer thread may not wait for itself. */
 struct record *rows_reserve(struct probe *p, uint64_t forward_id, const struct probe_logits *l,
-                            int32_t i, uint64_t *out_n);
+                            int32_t i, bool may_wait, uint64_t *out_n);
 
 /* Find the row of the same context that another arm recorded; row becomes comparable with it: all
  * of its base_ members are set but the list, whose ids go through tokens_hide. Returns whether

@@ -35,6 +35,7 @@ struct writer {
     struct files f;
     struct run_identity run;
     int64_t rotate_again; /* the monotonic time before which rotation is not tried */
+    uint64_t n_complete;  /* no record before this one is pending */
     uint64_t n_failures;  /* times that it began to fail */
     struct err failure;   /* the last one's reason */
     int64_t last_commit, last_try, last_record;
@@ -64,6 +65,20 @@ static void let_fork(struct probe *p)
     while (atomic_load(&p->fork_waits))
         nanosleep(&(struct timespec){0, 50000}, NULL);
     pthread_mutex_lock(&p->quiet);
+}
+
+/* Complete the rows that a GPU has computed by now: from then on they survive the process. */
+static void complete(struct writer *w)
+{
+    struct probe *p = w->p;
+    const struct record *r;
+    uint64_t n = w->n_complete > w->f.n_done ? w->n_complete : w->f.n_done;
+    if (!atomic_load(&p->n_pending))
+        return;
+    while ((r = ring_get(&p->spool, n)) != NULL &&
+           (r->kind != RECORD_PENDING || device_complete(p, spool_slot(&p->spool, n), n)))
+        n++;
+    w->n_complete = n;
 }
 
 static void take_vocab(struct writer *w)
@@ -147,10 +162,12 @@ static void give_up(struct writer *w)
 static bool work(struct writer *w)
 {
     struct probe *p = w->p;
-    uint64_t used = ring_used(&p->spool), before = w->f.n_done;
     int64_t now = clock_ns(CLOCK_MONOTONIC);
     struct err err;
     bool failing = atomic_load(&p->failing);
+    device_poll(p);
+    complete(w);
+    uint64_t used = ring_used(&p->spool), before = w->f.n_done;
     if (p->shared_files && !spool_intact(&p->spool)) {
         give_up(w);
         return false;

@@ -14,7 +14,7 @@ AM_TESTS_ENVIRONMENT = \
 	  NEARTIE_SHARED='$(abs_top_srcdir)/../shared'; fi; export NEARTIE_SHARED;
 
 noinst_HEADERS += %D%/gguf_buf.h %D%/kernels_cuda.h %D%/tap.h
-EXTRA_DIST += %D%/testlib.sh %D%/gpu_capture.py %D%/gpu_probe.py $(sh_tests)
+EXTRA_DIST += %D%/testlib.sh %D%/gpu_capture.py %D%/gpu_engine.py %D%/gpu_probe.py $(sh_tests)
 
 # Tools for the tests on a machine with a GPU: make gpu-tools.
 EXTRA_DIST += %D%/gpu_audit.c %D%/gpu_cases.cu %D%/gpu_cost.cu %D%/gpu_kernels.py %D%/gpu_trace.c
@@ -36,6 +36,7 @@ gpu-tools: $(gpu_tools)
 endif
 
 sh_tests = \
+	%D%/cli_batch.sh \
 	%D%/cli_neartie.sh \
 	%D%/cli_fault.sh \
 	%D%/cli_kill.sh \
@@ -177,7 +178,7 @@ check_PROGRAMS += %D%/calibrated_t
 
 # Figures, not tests: make bench, on an idle machine. bench-store: what recording costs.
 # bench-engine: decode of a 1B-shaped Q8_0 model, weights read per second, and their share of what
-# this machine reads from memory.
+# this machine reads from memory. bench-probe: what the probe costs our engine.
 bench: bench-store bench-engine
 EXTRA_PROGRAMS = %D%/bench_store
 %C%_bench_store_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS)
@@ -187,7 +188,10 @@ bench-store: %D%/bench_store
 bench-engine: engine/neartie-engine$(EXEEXT) %D%/mkgguf$(EXEEXT)
 	test -f bench-1b.gguf || %D%/mkgguf --preset 1b --arch qwen3 --type Q8_0 bench-1b.gguf
 	engine/neartie-engine bench bench-1b.gguf --prefill 128 --decode 32
-.PHONY: bench bench-store bench-engine
+bench-probe: all
+	$(SHELL) $(srcdir)/%D%/bench_probe.sh .
+EXTRA_DIST += %D%/bench_probe.sh
+.PHONY: bench bench-store bench-engine bench-probe
 
 # The recorder's long tests, of which make check runs a moment: half an hour on two cores.
 #   make soak [KILLS=1000] [ROWS=100000000] [SECONDS=840]
