@@ -56,7 +56,10 @@ struct probe_logits {
     int32_t n_vocab;              /* columns, at least 1 */
     int64_t row_stride;           /* elements from one row to the next, at least n_vocab */
     const void *data;             /* (n_rows, row_stride), host or device memory */
-    void *stream;                 /* CUstream that orders the writes; NULL on the host */
+    void *stream;                 /* CUstream that orders the writes; NULL on the host. One that is
+                                     being captured: every replay brings the rows again, one position
+                                     on and of an unknown context. Who knows the context calls
+                                     behind the graph's launch instead */
     const struct probe_row *rows; /* (n_rows) */
 };
 
