@@ -16,11 +16,11 @@ static double power(int n)
     return powers[n - LOWEST];
 }
 
-char *print_int(char *p, int32_t x)
+char *print_long(char *p, int64_t x)
 {
-    char digits[10];
+    char digits[20];
     int n = 0;
-    uint32_t rest = x < 0 ? -(uint32_t)x : (uint32_t)x;
+    uint64_t rest = x < 0 ? -(uint64_t)x : (uint64_t)x;
     do
         digits[n++] = (char)('0' + rest % 10);
     while ((rest /= 10) != 0);
@@ -29,6 +29,11 @@ char *print_int(char *p, int32_t x)
     while (n > 0)
         *p++ = digits[--n];
     return p;
+}
+
+char *print_int(char *p, int32_t x)
+{
+    return print_long(p, x);
 }
 
 char *print_hash(char *p, uint64_t x)

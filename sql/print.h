@@ -13,6 +13,9 @@ char *print_float(char *p, float x);
 /* At most 11 bytes. */
 char *print_int(char *p, int32_t x);
 
+/* At most 20 bytes. */
+char *print_long(char *p, int64_t x);
+
 /* 16 hex digits. */
 char *print_hash(char *p, uint64_t x);
 

@@ -111,17 +111,18 @@ CREATE TABLE logits(
 );
 
 -- Differences against a row of the same context that was recorded before, by another arm or by the
--- run of PROBE_BASELINE: exact at that row's top ids; at this row's other ids a bound.
-CREATE TABLE deltas(
-    row_id      INTEGER NOT NULL REFERENCES logits,
+-- run of PROBE_BASELINE; the view deltas shows them. One list a row: a row of its own for each id
+-- took twice the bytes and five times the work.
+CREATE TABLE delta_lists(
+    row_id      INTEGER PRIMARY KEY REFERENCES logits,
     base_row_id INTEGER NOT NULL,        -- logits.row_id, in this file unless forwards.base_run_uuid is set
-    token       INTEGER NOT NULL,
-    logit       REAL,                    -- this row's logit at token, exact
-    base_logit  REAL,                    -- the base row's; where bound is 1, the last logit of its list
-    delta       REAL,                    -- logit - base_logit; where bound is 1, the least it can be
-    bound       INTEGER NOT NULL DEFAULT 0 CHECK (bound IN (0, 1)), -- 1: the base value is at most base_logit
-    PRIMARY KEY (row_id, base_row_id, token)
-) WITHOUT ROWID;
+    scale       REAL NOT NULL,           -- a power of two; logits stand in the list times this
+    -- JSON [[id,logit,base logit],...] by id, exact at the base row's top ids. At this row's other ids
+    -- [id,logit,base logit,1]: the base value is at most that, the last one of the base row's list.
+    -- Scaled logits are whole numbers, so exact; where no scale makes them so, scale is 1 and they are
+    -- written as in topk. NaN is null.
+    list        TEXT NOT NULL
+);
 
 -- One loaded device code image.
 CREATE TABLE modules(

@@ -29,8 +29,7 @@ static const char *const statement_sql[N_STATEMENTS] = {
                " n_posinf, n_neginf, first_bad, topk, emitted_token, arm_id)"
                " VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
     [ST_ARM_OF] = "SELECT arm_id FROM forwards WHERE forward_id = ?",
-    [ST_DELTA] = "INSERT INTO deltas(row_id, base_row_id, token, logit, base_logit, delta, bound)"
-                 " VALUES(?,?,?,?,?,?,?)",
+    [ST_DELTAS] = "INSERT INTO delta_lists(row_id, base_row_id, scale, list) VALUES(?,?,?,?)",
     [ST_TOKEN] = "UPDATE logits SET emitted_token = ?2 WHERE row_id = ?1",
     [ST_SETTING] = "INSERT INTO settings(run_id, name, value, source) VALUES(?,?,?,?)"
                    " ON CONFLICT DO UPDATE SET value = excluded.value, source = excluded.source",

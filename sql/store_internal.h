@@ -17,7 +17,7 @@ enum store_statement {
     ST_END,
     ST_ROW,
     ST_ARM_OF,
-    ST_DELTA,
+    ST_DELTAS,
     ST_TOKEN,
     ST_SETTING,
     ST_SETTING_MORE,

@@ -134,8 +134,8 @@ struct delta {
     int bound;
 };
 
-/* Exact at the base row's top ids; at this row's own the base value is at most its last. In the
- * order of the table's key, so that each is appended. */
+/* Exact at the base row's top ids; at this row's own the base value is at most its last. By
+ * id. */
 static int collect_deltas(const struct record_row *row, struct delta out[2 * RECORD_TOP_MAX])
 {
     const struct record_base *base = record_row_base(row);
@@ -157,25 +157,75 @@ static int collect_deltas(const struct record_row *row, struct delta out[2 * REC
     return n;
 }
 
+/* The power of two by which all logits of the list are whole numbers of at most 62 bits; or -1. */
+static int whole_bits(const struct delta *deltas, int n)
+{
+    int bits = 0, top = 0;
+    for (int i = 0; i < 2 * n; i++) {
+        float x = i % 2 ? deltas[i / 2].at.base_logit : deltas[i / 2].at.logit;
+        uint32_t u, mantissa;
+        memcpy(&u, &x, sizeof u);
+        int exponent = (int)(u >> 23 & 255); /* IEEE 754: x = mantissa 2^(exponent - 150) */
+        if (exponent == 255 || !(u << 1))
+            continue;
+        mantissa = (u & 0x7fffff) | (exponent ? 0x800000 : 0);
+        exponent += !exponent;
+        int needs = 150 - exponent - __builtin_ctz(mantissa);
+        bits = needs > bits ? needs : bits;
+        top = exponent - 126 > top ? exponent - 126 : top;
+    }
+    return bits + top <= 62 ? bits : -1;
+}
+
+static char *print_scaled(char *p, float x, int bits)
+{
+    if (isnan(x)) {
+        memcpy(p, "null", 4);
+        return p + 4;
+    }
+    if (bits < 0 || isinf(x))
+        return print_float(p, x);
+    return print_long(p, (int64_t)((double)x * (double)(INT64_C(1) << bits)));
+}
+
+enum { DELTA_BYTES = 60 }; /* most of one in text: two of 20, an id of 11, the rest */
+
+/* [[id,logit,base logit],...] */
+static int print_deltas(char *out, const struct delta *deltas, int n, int bits)
+{
+    char *p = out;
+    *p++ = '[';
+    for (int i = 0; i < n; i++) {
+        if (i)
+            *p++ = ',';
+        *p++ = '[';
+        p = print_int(p, deltas[i].at.token);
+        *p++ = ',';
+        p = print_scaled(p, deltas[i].at.logit, bits);
+        *p++ = ',';
+        p = print_scaled(p, deltas[i].at.base_logit, bits);
+        if (deltas[i].bound) {
+            *p++ = ',';
+            *p++ = '1';
+        }
+        *p++ = ']';
+    }
+    *p++ = ']';
+    return (int)(p - out);
+}
+
 static int put_deltas(struct store *s, const struct record_row *row, struct err *err)
 {
     struct delta deltas[2 * RECORD_TOP_MAX];
-    sqlite3_stmt *st = s->st[ST_DELTA];
-    int n = collect_deltas(row, deltas);
+    char text[2 * RECORD_TOP_MAX * DELTA_BYTES + 2];
+    sqlite3_stmt *st = s->st[ST_DELTAS];
+    int n = collect_deltas(row, deltas), bits = whole_bits(deltas, n);
     sqlite3_bind_int64(st, 1, (int64_t)row->row_id + s->row_offset);
     sqlite3_bind_int64(st, 2,
                        (int64_t)row->base_row_id + (s->base_run_uuid[0] ? 0 : s->row_offset));
-    for (int i = 0; i < n; i++) {
-        const struct record_base *d = &deltas[i].at;
-        sqlite3_bind_int(st, 3, d->token);
-        sqlite3_bind_double(st, 4, (double)d->logit);
-        sqlite3_bind_double(st, 5, (double)d->base_logit);
-        sqlite3_bind_double(st, 6, (double)d->logit - (double)d->base_logit);
-        sqlite3_bind_int(st, 7, deltas[i].bound);
-        if (put(s, ST_DELTA, err))
-            return -1;
-    }
-    return 0;
+    sqlite3_bind_double(st, 3, bits < 0 ? 1 : (double)(INT64_C(1) << bits));
+    sqlite3_bind_text(st, 4, text, print_deltas(text, deltas, n, bits), SQLITE_STATIC);
+    return put(s, ST_DELTAS, err);
 }
 
 static int put_n_vocab(struct store *s, int32_t n_vocab, struct err *err)

@@ -8,6 +8,14 @@ SELECT l.row_id AS row_id, j.key + 1 AS rank, j.value ->> 0 AS token,
        CAST(j.value ->> 1 AS REAL) AS logit
 FROM logits AS l, json_each(l.topk) AS j;
 
+-- Differences against a row of the same context: at token, this row's logit, exact; the base row's; and
+-- logit - base_logit. bound 1: base_logit is the most that it can be, delta the least.
+CREATE VIEW IF NOT EXISTS deltas AS
+SELECT d.row_id AS row_id, d.base_row_id AS base_row_id, j.value ->> 0 AS token,
+       (j.value ->> 1) / d.scale AS logit, (j.value ->> 2) / d.scale AS base_logit,
+       ((j.value ->> 1) - (j.value ->> 2)) / d.scale AS delta, coalesce(j.value ->> 3, 0) AS bound
+FROM delta_lists AS d, json_each(d.list) AS j;
+
 -- Margins of every arm, each with its rank among the arm's own: 1 is the smallest, equal margins
 -- share a rank. percentile: percent of the arm's margins that are at most this one.
 CREATE VIEW IF NOT EXISTS margins AS

@@ -37,47 +37,52 @@ static uint32_t rng(void)
     return (uint32_t)(rng_state >> 33);
 }
 
-struct row {
+/* A record_row with room for its lists. */
+union row {
     struct record_row row;
-    struct record_top top[K];
-    struct record_base base[K];
+    uint64_t room[(sizeof(struct record_row) + K * sizeof(struct record_top) +
+                   K * sizeof(struct record_base)) /
+                      8 +
+                  1];
 };
 
-/* A row as a model gives it; every second one of the second half has a baseline. */
-static size_t make_row(struct row *r, uint64_t id, bool deltas)
+/* A row as a model gives it, and a baseline with the same ids. */
+static size_t make_row(union row *r, uint64_t id, bool deltas)
 {
-    *r = (struct row){.row = {.row_id = id,
-                              .forward_id = id,
-                              .context_hash = (uint64_t)rng() << 32 | rng(),
-                              .base_row_id = deltas ? id : 0,
-                              .seq = 1,
-                              .pos = (int64_t)id,
-                              .lse = 20 + rng() / 1e10,
-                              .input_token = (int32_t)(rng() % N_VOCAB),
-                              .n_vocab = N_VOCAB,
-                              .first_bad = -1,
-                              .n_top = K,
-                              .n_base = deltas ? K : 0}};
+    r->row = (struct record_row){.row_id = id,
+                                 .forward_id = id,
+                                 .context_hash = (uint64_t)rng() << 32 | rng(),
+                                 .base_row_id = deltas ? id : 0,
+                                 .seq = 1,
+                                 .pos = (int64_t)id,
+                                 .lse = 20 + rng() / 1e10,
+                                 .input_token = (int32_t)(rng() % N_VOCAB),
+                                 .n_vocab = N_VOCAB,
+                                 .first_bad = -1,
+                                 .n_top = K,
+                                 .n_base = deltas ? K : 0};
+    struct record_base *base = record_row_base(&r->row);
     float x = 25;
     for (int i = 0; i < K; i++) {
-        x -= (float)(rng() % 100000) / 65536;
-        r->top[i] = (struct record_top){i * 7000 + (int32_t)(rng() % 7000), x};
+        x -= (float)(rng() % 100000) / 131072;
+        r->row.top[i] = (struct record_top){(int32_t)(rng() % N_VOCAB), x};
         if (deltas)
-            r->base[i] = (struct record_base){r->top[i].token, x, x + 0.001f};
+            base[i] = (struct record_base){r->row.top[i].token, x,
+                                           x + (float)(rng() % 1000 - 500.0) * 1e-5f};
     }
-    return sizeof r->row + sizeof r->top + (deltas ? sizeof r->base : 0);
+    return record_row_bytes(r->row.n_top, r->row.n_base);
 }
 
 /* What a forward of one row brings: itself, its row, its end and its token. */
 static void push_forward(struct spool *sp, uint64_t id, bool deltas)
 {
-    struct row r;
+    union row r;
     struct record_forward f = {
         id, 1800000000000000000 + (int64_t)id * 1000000, (int64_t)id, 1, 1, 1, 0, 1, 4242};
-    struct record_end e = {id, f.started_ns + 800000};
+    struct record_end e = {.forward_id = id, .ended_ns = f.started_ns + 800000};
     struct record_token t = {id, 0};
     size_t n = make_row(&r, id, deltas);
-    t.token = r.top[0].token;
+    t.token = r.row.top[0].token;
     if (!ring_push(sp, RECORD_FORWARD, &f, sizeof f, NULL, 0) ||
         !ring_push(sp, RECORD_ROW, &r, n, NULL, 0) ||
         !ring_push(sp, RECORD_END, &e, sizeof e, NULL, 0) ||
@@ -200,7 +205,7 @@ static double run_plain(const char *from, const char *path)
                      0, 0, 0))
         die("cannot open");
     double sum = copy_table(in, out, "forwards") + copy_table(in, out, "logits") +
-                 copy_table(in, out, "deltas");
+                 copy_table(in, out, "delta_lists");
     sqlite3_close(in);
     sqlite3_close(out);
     return sum;

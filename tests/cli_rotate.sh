@@ -42,7 +42,7 @@ PROBE_MAX_MB=4 LD_PRELOAD=$preload "$target" endless 100000000 >/dev/null 2>with
 host=$!
 progress() { od -An -tu8 -N8 progress 2>/dev/null | tr -d ' '; }
 until [ "0$(progress)" -gt 2000 ]; do sleep 0.05; done
-# One that had opened the file before just that was exchanged holds up nothing: then once more.
+# One that came while just that file was given up holds up nothing: then once more, a few times.
 mkfifo commands
 begin_reading() {
     rm -f seen
@@ -51,15 +51,20 @@ begin_reading() {
     exec 3>commands
     echo "BEGIN; SELECT count(*) FROM logits;" >&3
     until [ -s seen ]; do sleep 0.05; done
+    from=$(progress)
+    until [ "$(progress)" -gt $((from + 2000)) ]; do sleep 0.05; done
     inode=$(stat -c %i run.db) from=$(progress)
     stat -L -c %i /proc/$reader/fd/* 2>/dev/null | grep -qx "$inode"
 }
-until begin_reading; do exec 3>&-; wait $reader; done
+for try in 1 2 3 4 5; do
+    if begin_reading; then break; fi
+    [ $try = 5 ] || { exec 3>&-; wait $reader; }
+done
 until [ "$(progress)" -gt $((from + 20000)) ]; do sleep 0.05; done
 is "a file that is read is not exchanged" "$(stat -c %i run.db)" "$inode"
 echo "SELECT count(*) FROM logits;" >&3
 exec 3>&-
-wait $reader
+wait "$reader"
 is "its reader sees what it saw" "$(sed -n 2p seen)" "$(sed -n 1p seen)"
 until [ "$(stat -c %i run.db 2>/dev/null)" != "$inode" ]; do sleep 0.05; done
 touch stop

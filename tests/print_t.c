@@ -101,6 +101,11 @@ int main(void)
         *print_int(text, ints[i]) = 0;
         good &= strtol(text, NULL, 10) == ints[i];
     }
+    static const int64_t longs[] = {1 << 30, -(INT64_C(1) << 62), INT64_MAX, INT64_MIN};
+    for (unsigned i = 0; i < sizeof longs / sizeof *longs; i++) {
+        *print_long(text, longs[i]) = 0;
+        good &= strtoll(text, NULL, 10) == longs[i];
+    }
     ok(good, "integers");
     *print_hash(text, UINT64_C(0x0123456789abcdef)) = 0;
     is_str(text, "0123456789abcdef", "a hash has 16 digits");

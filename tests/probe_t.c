@@ -155,6 +155,28 @@ static void engine_odd(void)
     ops->forward_end(f);
 }
 
+/* Two arms with logits that no scale makes whole numbers, that are not finite, or all zero. */
+static const float odd_pairs[][2][4] = {
+    {{1, NAN, -INFINITY, INFINITY}, {0.5f, 2, -INFINITY, INFINITY}},
+    {{3e30f, 1e-30f, -1, 0}, {3e30f, 2e-30f, -0.1f, -0.0f}},
+    {{0, 0, 0, 0}, {0, -0.0f, 0, 0}},
+    {{0x1.fffffep36f, 0x1p-24f, -0x1.fffffep36f, 1}, {0x1p36f, 0x1p-25f, 0x1.8p-24f, 1}},
+};
+enum { N_ODD_PAIRS = sizeof odd_pairs / sizeof *odd_pairs };
+
+static void engine_odd_pairs(void)
+{
+    for (int k = 0; k < 2; k++) {
+        int32_t arm = ops->arm(k ? "decode" : "prefill", k ? PROBE_DECODE : PROBE_PREFILL, NULL);
+        for (int i = 0; i < N_ODD_PAIRS; i++) {
+            struct probe_row row = {(uint64_t)i + 1, 1, i, PROBE_NO_TOKEN, 0};
+            uint64_t f = begin(arm, 1, 0);
+            give(f, PROBE_F32, 1, 4, 4, odd_pairs[i][1 - k], &row);
+            ops->forward_end(f);
+        }
+    }
+}
+
 /* Calls that make no sense: each is counted, none crashes. */
 static void engine_bad(void)
 {
@@ -345,6 +367,43 @@ static void test_odd(const char *self)
            "what is unknown is NULL");
 }
 
+static bool same(sqlite3_stmt *st, int column, double want)
+{
+    if (sqlite3_column_type(st, column) == SQLITE_NULL)
+        return isnan(want);
+    return sqlite3_column_double(st, column) == want;
+}
+
+/* A delta's logits are the floats, to the last bit; but where no scale makes them whole numbers,
+ * what is read is only nearest to them. */
+static void test_odd_pairs(const char *self)
+{
+    bool good = true;
+    int n = 0;
+    sqlite3_stmt *st;
+    record(self, "odd_pairs");
+    sqlite3_prepare_v2(
+        db,
+        "SELECT l.pos, d.token, d.logit, d.base_logit, d.delta, s.scale = 1"
+        " FROM deltas d JOIN delta_lists s USING (row_id) JOIN logits l USING (row_id)"
+        " WHERE bound = 0",
+        -1, &st, NULL);
+    while (sqlite3_step(st) == SQLITE_ROW) {
+        int i = sqlite3_column_int(st, 0), id = sqlite3_column_int(st, 1);
+        float logit = odd_pairs[i][0][id], base = odd_pairs[i][1][id];
+        bool rounded = i == 1;
+        good &= rounded ? (float)sqlite3_column_double(st, 2) == logit &&
+                              (float)sqlite3_column_double(st, 3) == base
+                        : same(st, 2, (double)logit) && same(st, 3, (double)base) &&
+                              same(st, 4, (double)logit - (double)base);
+        good &= rounded || sqlite3_column_int(st, 5) == (i == 2);
+        n++;
+    }
+    sqlite3_finalize(st);
+    ok(good, "deltas of logits of every kind are exact");
+    is_int(n, 4 * N_ODD_PAIRS, "and there is one for each");
+}
+
 static void test_bad(const char *self)
 {
     record(self, "bad");
@@ -467,9 +526,10 @@ static void test_baseline(const char *self)
 static const struct {
     const char *name;
     void (*run)(void);
-} engines[] = {{"again", engine_again},   {"lonely", engine_again}, {"hash", engine_arms},
-               {"sample", engine_sample}, {"share", engine_sample}, {"arms", engine_arms},
-               {"odd", engine_odd},       {"bad", engine_bad},      {"device", engine_device}};
+} engines[] = {{"again", engine_again},   {"lonely", engine_again},        {"hash", engine_arms},
+               {"sample", engine_sample}, {"share", engine_sample},        {"arms", engine_arms},
+               {"odd", engine_odd},       {"odd_pairs", engine_odd_pairs}, {"bad", engine_bad},
+               {"device", engine_device}};
 
 int main(int argc, char **argv)
 {
@@ -487,6 +547,7 @@ int main(int argc, char **argv)
     test_arms(self);
     test_deltas();
     test_odd(self);
+    test_odd_pairs(self);
     test_bad(self);
     test_sample(self);
     test_hash(self);

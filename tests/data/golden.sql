@@ -64,10 +64,9 @@ INSERT INTO logits(row_id, forward_id, arm_id, seq_id, pos, batch_row, context_h
     (17, 11, 4, 2, 0, 0, '00000000000000c0', 7, NULL, 'bf16', 2, 5, 1, 4.5, 0.5, 5.5, 0, 0, 0, NULL, '[[2,5],[1,4.5],[3,2.5]]');
 -- Position 1: everything is in both lists as well. Position 3: id 1 was read from arm B's row; what
 -- arm A had at id 2 is only known to be at most 3.
-INSERT INTO deltas VALUES
-    (8, 2, 1, 0.5, 0, 0.5, 0), (8, 2, 4, 2, 2, 0, 0), (8, 2, 5, 2.25, 1.75, 0.5, 0),
-    (10, 4, 1, 2, 3, -1, 0), (10, 4, 2, 4.5, 3, 1.5, 1), (10, 4, 6, 4.25, 4, 0.25, 0),
-    (10, 4, 7, 3, 3.5, -0.5, 0);
+INSERT INTO delta_lists VALUES
+    (8, 2, 4, '[[1,2,0],[4,8,8],[5,9,7]]'),
+    (10, 4, 4, '[[1,8,12],[2,18,12,1],[6,17,16],[7,12,14]]');
 
 INSERT INTO gaps VALUES
     (1, 1, NULL, 'rows_dropped', 3, NULL), (2, 2, NULL, 'cupti', 1, 'libcupti.so.13: not found');
