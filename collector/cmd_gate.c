@@ -108,20 +108,43 @@ static int run_engine(const struct options *o, struct err *err)
     return rc;
 }
 
-static int print_report(const struct options *o, bool *defect, struct err *err)
+static int print_form(enum render_format format, const struct report *report, struct err *err)
 {
+    struct doc doc;
+    if (format == RENDER_JSON)
+        return report_print_json(stdout, report, err);
+    if (format == RENDER_CSV) {
+        report_print_rows(stdout, format, report->window);
+        return 0;
+    }
+    doc_begin(&doc, stdout, DOC_TEXT, "");
+    int rc = report_write(&doc, report, err);
+    doc_end(&doc);
+    return rc;
+}
+
+/* *status: that of the calibrated verdict. */
+static int print_report(const struct options *o, int *status, struct err *err)
+{
+    static const struct judge_options by_default = {.cls = FLOOR_N_CLASSES, .seed = 1};
     struct select_options any = {.window = o->window ? atoi(o->window) : 0};
     struct selection sel;
     struct window window = {0};
+    struct judgement j;
     struct db *db = NULL;
     int rc = db_open(&db, o->db, err);
     if (!rc)
         rc = select_resolve(db, &any, &sel, err);
     if (!rc)
         rc = window_load(db, &sel, &window, err);
+    struct load_side a = {db, &sel.a}, b = {db, &sel.b};
     if (!rc)
-        rc = report_print(stdout, o->format, &(struct report){db, &sel, &window, NULL}, err);
-    *defect = !rc && seed_is_defect(window.summary.cls);
+        rc = judge(&j, &a, &b, &by_default, err);
+    if (!rc) {
+        rc = print_form(o->format, &(struct report){db, &sel, &window, &j}, err);
+        *status = judge_status(&j);
+        judge_free(&j);
+    }
     window_free(&window);
     db_close(db);
     return rc;
@@ -131,14 +154,12 @@ int cmd_gate(int argc, char **argv)
 {
     struct options o = {.db = "run.db"};
     struct err err;
-    bool defect = false;
+    int status = CMD_OK;
     argp_parse(&argp, argc, argv, 0, NULL, &o);
     int rc = run_engine(&o, &err);
     if (!rc)
-        rc = print_report(&o, &defect, &err);
+        rc = print_report(&o, &status, &err);
     if (rc)
         cmd_fail(&err);
-    if (rc)
-        return rc < 0 ? CMD_ERROR : CMD_NOT_COMPARABLE;
-    return defect ? CMD_DEFECT : CMD_OK;
+    return rc < 0 ? CMD_ERROR : rc > 0 ? CMD_NOT_COMPARABLE : status;
 }

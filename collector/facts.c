@@ -51,12 +51,30 @@ int facts_add_run(struct facts *facts, int side, const struct load_side *from, s
     return rc < 0 ? -1 : 0;
 }
 
+/* An arm's own knobs, in force over the run's: "decode:FA_SPLIT=16:KV=f32" names NEARTIE_FA_SPLIT
+ * and NEARTIE_KV, as neartie-engine gate labels its arms. */
+static void add_label_knobs(struct facts *facts, int side, const char *label)
+{
+    char *copy = xstrdup(label), *save = NULL, name[64];
+    char *part = strtok_r(copy, ":", &save);
+    while ((part = strtok_r(NULL, ":", &save))) {
+        char *equals = strchr(part, '=');
+        if (!equals ||
+            strspn(part, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") < (size_t)(equals - part))
+            continue;
+        snprintf(name, sizeof name, "NEARTIE_%.*s", (int)(equals - part), part);
+        fact_set(facts, side, name, equals + 1);
+    }
+    free(copy);
+}
+
 int facts_add_settings(struct facts *facts, int side, const struct load_side *from, struct err *err)
 {
     struct query *query = open_query(from, "settings", ":run_id", from->arm->run_id, err);
     int rc;
     if (!query)
         return -1;
+    add_label_knobs(facts, side, from->arm->label);
     while ((rc = query_step(query, err)) > 0)
         fact_set(facts, side, query_text(query, "name"), query_text(query, "value"));
     query_free(query);

@@ -4,7 +4,7 @@
 
 #include "collector/calibrated.h"
 #include "collector/control.h"
-#include "collector/render.h"
+#include "collector/doc.h"
 
 #include <stdio.h>
 
@@ -37,13 +37,13 @@ void judge_free(struct judgement *judgement);
 /* The exit status that the verdict stands for. */
 int judge_status(const struct judgement *j);
 
-/* The whole verdict; CSV is one row of its figures. */
+/* The whole verdict, as text, CSV (one row of its figures) or JSON. */
 int judge_print(FILE *out, enum render_format format, const struct judgement *j, struct err *err);
 
-/* Parts of it: the line that says the verdict and its reason; the figures below it; the flips of
- * the largest contrasts, at most as many as most. */
-void judge_print_head(FILE *out, const struct judgement *j);
-void judge_print_figures(FILE *out, const struct judgement *j);
+/* Parts of it: the figures below the verdict; every test; the flips of the largest contrasts, at
+ * most as many as most. */
+void judge_write_figures(struct doc *doc, const struct judgement *j);
+void judge_print_tests(FILE *out, enum render_format format, const struct judgement *j);
 int judge_print_flips(FILE *out, enum render_format format, const struct judgement *j, size_t most,
                       struct err *err);
 

@@ -129,13 +129,13 @@ int judge_print_flips(FILE *out, enum render_format format, const struct judgeme
     return rc;
 }
 
-static void print_tests(FILE *out, enum render_format format, const struct verdict *v)
+void judge_print_tests(FILE *out, enum render_format format, const struct judgement *j)
 {
     static const char *const names[] = {"test", "result", "effect", "limit",
                                         "p",    "p_holm", "detail"};
     struct render *r = render_open(out, format, -3, sizeof names / sizeof *names, names);
     for (int t = 0; t < TEST_N; t++) {
-        const struct verdict_test *test = v->tests + t;
+        const struct verdict_test *test = j->verdict.tests + t;
         render_text(r, verdict_test_names[t], -1);
         render_text(r, !test->applies ? "not tested" : test->rejects ? "REJECTS" : "passes", -1);
         render_real(r, test->applies ? test->effect : NAN);
@@ -248,55 +248,60 @@ static void print_record(FILE *out, enum render_format format, const struct judg
     render_close(r);
 }
 
-static void print_floor(FILE *out, const struct judgement *j)
+static void write_floor(struct doc *doc, const struct judgement *j)
 {
     const struct floor *floor = &j->control.floor;
     const struct floor_prior *prior = floor_priors + j->cls;
-    fprintf(out, "class     %s (%s): %s\n", prior->name, prior->words, j->why);
-    fprintf(out, "floor     s = %.4g logits, ", j->verdict.floor_scale);
+    doc_fact(doc, "class", "%s (%s): %s", prior->name, prior->words, j->why);
     if (floor->kind == FLOOR_PRIOR)
-        fprintf(out, "floor=prior%s\n",
-                floor->zero ? ": the control is bit-equal, what differs here is the path" : "");
+        doc_fact(doc, "floor", "s = %.4g logits, floor=prior%s", j->verdict.floor_scale,
+                 floor->zero ? ": the control is bit-equal, what differs here is the path" : "");
     else
-        fprintf(out, "control of %s kind, %zu rows, measured %.4g%s%s\n",
-                floor->kind == FLOOR_SAME ? "the same" : "another", floor->n + floor->n_equal,
-                floor->measured, floor->raised ? ", raised" : "",
-                floor->thin ? ", too few for a kind of its own" : "");
-    fputs("control   ", out);
-    render_safe(out, j->control.words, (int)strlen(j->control.words));
-    putc('\n', out);
+        doc_fact(doc, "floor", "s = %.4g logits, control of %s kind, %zu rows, measured %.4g%s%s",
+                 j->verdict.floor_scale, floor->kind == FLOOR_SAME ? "the same" : "another",
+                 floor->n + floor->n_equal, floor->measured, floor->raised ? ", raised" : "",
+                 floor->thin ? ", too few for a kind of its own" : "");
+    doc_fact(doc, "control", "%s", j->control.words);
 }
 
-void judge_print_figures(FILE *out, const struct judgement *j)
+static void write_counts(struct doc *doc, const struct judgement *j)
 {
     const struct verdict *v = &j->verdict;
-    fprintf(out, "compared  %s (A) against %s (B): %zu positions of %zu sequence%s", j->name_a,
-            j->name_b, v->n, v->n_seqs, v->n_seqs == 1 ? "" : "s");
-    fprintf(out, ", %zu bit-equal", v->n_equal);
+    char alone[80] = "", p[32] = "";
     if (j->load.n_alone)
-        fprintf(out, "; %lld rows of B have no row of A", (long long)j->load.n_alone);
-    fprintf(out, "\nflips     %zu, expected %.3g", v->n_flips, v->expected);
+        snprintf(alone, sizeof alone, "; %lld further rows of B stand where A recorded none",
+                 (long long)j->load.n_alone);
     if (v->tests[TEST_COUNT].applies)
-        fprintf(out, ", p = %.3g", v->tests[TEST_COUNT].p);
-    fprintf(out, "; smallest margin %.4g, largest contrast %.4g\n", v->smallest_margin,
-            v->largest_contrast);
-    fprintf(out, "agreement %.2f %% (95 %%: %.2f to %.2f)\n", 100 * v->agreement,
-            100 * v->agreement_low, 100 * v->agreement_high);
-    fprintf(out, "noise     s = %.4g logits, %.3g times the floor", v->scale, v->ratio);
-    for (int side = 0; side < 2; side++)
-        if (v->grid[side])
-            fprintf(out, ", %s on a grid (%s, %g)", side ? "B" : "A", v->grid[side], v->ulp[side]);
-    putc('\n', out);
-    print_floor(out, j);
-    if (j->has_reference)
-        fprintf(out, "reference A is %.4g from it, B %.4g: %s\n", j->reference.scale_a,
-                j->reference.scale_b,
-                j->reference.worse == PAIR_UNKNOWN ? "neither is worse"
-                : j->reference.worse == 0          ? "A is worse"
-                                                   : "B is worse");
+        snprintf(p, sizeof p, ", p = %.3g", v->tests[TEST_COUNT].p);
+    doc_fact(doc, "compared",
+             "%s (A) against %s (B): %zu positions of %zu sequence%s, %zu bit-equal%s", j->name_a,
+             j->name_b, v->n, v->n_seqs, v->n_seqs == 1 ? "" : "s", v->n_equal, alone);
+    doc_fact(doc, "flips", "%zu, expected %.3g%s; smallest margin %.4g, largest contrast %.4g",
+             v->n_flips, v->expected, p, v->smallest_margin, v->largest_contrast);
 }
 
-void judge_print_head(FILE *out, const struct judgement *j)
+void judge_write_figures(struct doc *doc, const struct judgement *j)
+{
+    const struct verdict *v = &j->verdict;
+    char grids[160] = "";
+    write_counts(doc, j);
+    doc_fact(doc, "agreement", "%.2f %% (95 %%: %.2f to %.2f)", 100 * v->agreement,
+             100 * v->agreement_low, 100 * v->agreement_high);
+    for (int side = 0; side < 2; side++)
+        if (v->grid[side])
+            snprintf(grids + strlen(grids), sizeof grids - strlen(grids), ", %s on a grid (%s, %g)",
+                     side ? "B" : "A", v->grid[side], v->ulp[side]);
+    doc_fact(doc, "noise", "s = %.4g logits, %.3g times the floor%s", v->scale, v->ratio, grids);
+    write_floor(doc, j);
+    if (j->has_reference)
+        doc_fact(doc, "reference", "A is %.4g from it, B %.4g: %s", j->reference.scale_a,
+                 j->reference.scale_b,
+                 j->reference.worse == PAIR_UNKNOWN ? "neither is worse"
+                 : j->reference.worse == 0          ? "A is worse"
+                                                    : "B is worse");
+}
+
+static void print_head(FILE *out, const struct judgement *j)
 {
     const struct verdict *v = &j->verdict;
     fprintf(out, "%s", verdict_names[v->cls]);
@@ -310,11 +315,14 @@ void judge_print_head(FILE *out, const struct judgement *j)
 static int print_text(FILE *out, const struct judgement *j, struct err *err)
 {
     const struct verdict *v = &j->verdict;
-    judge_print_head(out, j);
+    struct doc doc;
+    print_head(out, j);
     putc('\n', out);
-    judge_print_figures(out, j);
+    doc_begin(&doc, out, DOC_TEXT, "");
+    judge_write_figures(&doc, j);
+    doc_end(&doc);
     putc('\n', out);
-    print_tests(out, RENDER_TABLE, v);
+    judge_print_tests(out, RENDER_TABLE, j);
     if (v->n_tags) {
         fprintf(out, "\ntags, the strongest of %zu (neartie blame lists all):\n", v->n_tags);
         if (judge_print_tags(out, RENDER_TABLE, j, MOST_TAGS, err))
@@ -331,7 +339,7 @@ static int print_json(FILE *out, const struct judgement *j, struct err *err)
     fputs("{\"verdict\": ", out);
     print_record(out, RENDER_JSON, j);
     fputs(", \"tests\": ", out);
-    print_tests(out, RENDER_JSON, &j->verdict);
+    judge_print_tests(out, RENDER_JSON, j);
     fputs(", \"tags\": ", out);
     int rc = judge_print_tags(out, RENDER_JSON, j, j->verdict.n_tags, err);
     fputs(", \"flips\": ", out);
@@ -352,14 +360,10 @@ static int print_json(FILE *out, const struct judgement *j, struct err *err)
 
 int judge_print(FILE *out, enum render_format format, const struct judgement *j, struct err *err)
 {
-    switch (format) {
-    case RENDER_TABLE:
-        return print_text(out, j, err);
-    case RENDER_CSV:
-        print_record(out, format, j);
-        return 0;
-    case RENDER_JSON:
+    if (format == RENDER_JSON)
         return print_json(out, j, err);
-    }
+    if (format != RENDER_CSV)
+        return print_text(out, j, err);
+    print_record(out, format, j);
     return 0;
 }

@@ -41,6 +41,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/cmd_verdict.c \
 	%D%/control.c %D%/control.h \
 	%D%/db.c %D%/db.h \
+	%D%/doc.c %D%/doc.h \
 	%D%/facts.c %D%/facts.h \
 	%D%/infer.c %D%/infer.h \
 	%D%/judge.c %D%/judge.h \
@@ -50,8 +51,12 @@ bin_PROGRAMS += %D%/neartie
 	%D%/load.c %D%/load.h \
 	%D%/main.c \
 	%D%/notes.c %D%/notes.h \
+	%D%/pdf.c %D%/pdf.h \
 	%D%/render.c %D%/render.h \
+	%D%/plot.c %D%/plot.h \
 	%D%/report.c %D%/report.h \
+	%D%/report_plots.c %D%/report_plots.h \
+	%D%/report_window.c \
 	%D%/select.c %D%/select.h \
 	%D%/window.c %D%/window.h \
 	%D%/xalloc.h

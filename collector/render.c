@@ -24,7 +24,7 @@ struct render {
     int *widths;        /* of the names */
     int column;         /* of the next cell */
     int64_t n_rows;     /* whole rows so far */
-    struct cell *cells; /* RENDER_TABLE: (rows, n_columns) */
+    struct cell *cells; /* of a form with columns: (rows, n_columns) */
     size_t n_cells, cells_size;
 };
 
@@ -103,6 +103,58 @@ int render_safe(FILE *out, const char *text, int n_bytes)
     return width;
 }
 
+/* The safe form of text, to be freed, and its columns. */
+static char *safe_copy(const char *text, int n_bytes, int *width)
+{
+    char *safe = NULL;
+    size_t size;
+    FILE *out = open_memstream(&safe, &size);
+    if (!out) {
+        perror("neartie: memory");
+        exit(1);
+    }
+    *width = render_safe(out, text, n_bytes);
+    fclose(out);
+    return safe;
+}
+
+void render_html(FILE *out, const char *text, int n_bytes)
+{
+    int width;
+    char *safe = safe_copy(text, n_bytes, &width);
+    for (const char *p = safe; *p; p++)
+        switch (*p) {
+        case '&':
+            fputs("&amp;", out);
+            break;
+        case '<':
+            fputs("&lt;", out);
+            break;
+        case '>':
+            fputs("&gt;", out);
+            break;
+        case '"':
+            fputs("&quot;", out);
+            break;
+        default:
+            putc(*p, out);
+        }
+    free(safe);
+}
+
+/* CommonMark: a backslash before punctuation takes its meaning away. */
+void render_markdown(FILE *out, const char *text, int n_bytes)
+{
+    int width;
+    char *safe = safe_copy(text, n_bytes, &width);
+    for (const char *p = safe; *p; p++) {
+        if (strchr("\\`*_[]<>|#&!~$", *p))
+            putc('\\', out);
+        putc(*p, out);
+    }
+    free(safe);
+}
+
 void render_json_string(FILE *out, const char *text, int n_bytes)
 {
     uint32_t c;
@@ -164,21 +216,6 @@ static void print_csv(FILE *out, const char *text, int n)
     putc('"', out);
 }
 
-/* The safe form of text, to be freed, and its columns. */
-static char *safe_copy(const char *text, int n_bytes, int *width)
-{
-    char *safe = NULL;
-    size_t size;
-    FILE *out = open_memstream(&safe, &size);
-    if (!out) {
-        perror("neartie: memory");
-        exit(1);
-    }
-    *width = render_safe(out, text, n_bytes);
-    fclose(out);
-    return safe;
-}
-
 struct render *render_open(FILE *out, enum render_format format, int digits, int n_columns,
                            const char *const names[])
 {
@@ -198,6 +235,12 @@ struct render *render_open(FILE *out, enum render_format format, int digits, int
     if (format == RENDER_JSON)
         putc('[', out);
     return r;
+}
+
+/* Whether the form is written when all cells are known. */
+static bool has_widths(const struct render *r)
+{
+    return r->format != RENDER_CSV && r->format != RENDER_JSON;
 }
 
 /* What stands before a cell in CSV and JSON. */
@@ -236,7 +279,7 @@ static void add_cell(struct render *r, char *text, int width, bool right)
 
 void render_int(struct render *r, int64_t value)
 {
-    if (r->format == RENDER_TABLE) {
+    if (has_widths(r)) {
         char text[32];
         int width = snprintf(text, sizeof text, "%" PRId64, value);
         add_cell(r, xstrdup(text), width, true);
@@ -253,7 +296,7 @@ void render_real(struct render *r, double value)
         render_null(r);
         return;
     }
-    if (r->format == RENDER_TABLE) {
+    if (has_widths(r)) {
         char text[400];
         bool is_float = (double)(float)value == value;
         int width =
@@ -274,7 +317,7 @@ void render_text(struct render *r, const char *text, int n_bytes)
 {
     if (n_bytes < 0)
         n_bytes = (int)strlen(text);
-    if (r->format == RENDER_TABLE) {
+    if (has_widths(r)) {
         int width;
         char *safe = safe_copy(text, n_bytes, &width);
         add_cell(r, safe, width, false);
@@ -290,7 +333,7 @@ void render_text(struct render *r, const char *text, int n_bytes)
 
 void render_null(struct render *r)
 {
-    if (r->format == RENDER_TABLE) {
+    if (has_widths(r)) {
         add_cell(r, xstrdup(""), 0, false);
         return;
     }
@@ -311,16 +354,14 @@ static void print_padded(FILE *out, const char *text, int pad, bool right, bool 
     fputs(last ? "\n" : "  ", out);
 }
 
-static void print_table(struct render *r)
+static void print_columns(struct render *r, const bool *right)
 {
     int *widths = xcalloc(r->n_columns, sizeof *widths);
-    bool *right = xcalloc(r->n_columns, sizeof *right);
     memcpy(widths, r->widths, r->n_columns * sizeof *widths);
     for (size_t i = 0; i < r->n_cells; i++) {
         int column = (int)(i % r->n_columns);
         if (r->cells[i].width > widths[column])
             widths[column] = r->cells[i].width;
-        right[column] |= r->cells[i].right;
     }
     for (int i = 0; i < r->n_columns; i++)
         print_padded(r->out, r->names[i], widths[i] - r->widths[i], right[i],
@@ -331,14 +372,65 @@ static void print_table(struct render *r)
                      r->cells[i].right, column + 1 == r->n_columns);
     }
     free(widths);
+}
+
+static void print_markdown(struct render *r, const bool *right)
+{
+    for (int i = 0; i < r->n_columns; i++) {
+        fputs(i ? " | " : "| ", r->out);
+        render_markdown(r->out, r->names[i], (int)strlen(r->names[i]));
+    }
+    fputs(" |\n", r->out);
+    for (int i = 0; i < r->n_columns; i++)
+        fputs(right[i] ? "| ---: " : "| --- ", r->out);
+    fputs("|\n", r->out);
+    for (size_t i = 0; i < r->n_cells; i++) {
+        bool last = (i + 1) % r->n_columns == 0;
+        fputs(i % r->n_columns ? " | " : "| ", r->out);
+        render_markdown(r->out, r->cells[i].text, (int)strlen(r->cells[i].text));
+        if (last)
+            fputs(" |\n", r->out);
+    }
+    putc('\n', r->out);
+}
+
+static void print_html(struct render *r, const bool *right)
+{
+    fputs("<div class=\"wide\"><table>\n<thead><tr>", r->out);
+    for (int i = 0; i < r->n_columns; i++) {
+        fputs(right[i] ? "<th class=\"n\">" : "<th>", r->out);
+        render_html(r->out, r->names[i], (int)strlen(r->names[i]));
+        fputs("</th>", r->out);
+    }
+    fputs("</tr></thead>\n<tbody>", r->out);
+    for (size_t i = 0; i < r->n_cells; i++) {
+        int column = (int)(i % r->n_columns);
+        fprintf(r->out, "%s<td%s>", column ? "" : "\n<tr>", right[column] ? " class=\"n\"" : "");
+        render_html(r->out, r->cells[i].text, (int)strlen(r->cells[i].text));
+        fputs(column + 1 < r->n_columns ? "</td>" : "</td></tr>", r->out);
+    }
+    fputs("\n</tbody></table></div>\n", r->out);
+}
+
+static void print_cells(struct render *r)
+{
+    bool *right = xcalloc(r->n_columns, sizeof *right);
+    for (size_t i = 0; i < r->n_cells; i++)
+        right[i % r->n_columns] |= r->cells[i].right;
+    if (r->format == RENDER_MARKDOWN)
+        print_markdown(r, right);
+    else if (r->format == RENDER_HTML)
+        print_html(r, right);
+    else
+        print_columns(r, right);
     free(right);
 }
 
 void render_close(struct render *r)
 {
     assert(r->column == 0);
-    if (r->format == RENDER_TABLE)
-        print_table(r);
+    if (has_widths(r))
+        print_cells(r);
     if (r->format == RENDER_JSON)
         fputs(r->n_rows ? "\n]\n" : "]\n", r->out);
     for (size_t i = 0; i < r->n_cells; i++)

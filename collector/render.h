@@ -1,7 +1,7 @@
-/* Rows for people and programs: one list of columns, three forms. Cells are given row by row, from
+/* Rows for people and programs: one list of columns, five forms. Cells are given row by row, from
  * left to right; CSV and JSON are written as they come, a table when it is closed, since its widths
- * depend on every row. Text may come from an untrusted file: what a terminal would act on is shown
- * as an escape, and JSON is always valid. */
+ * and sides depend on every row. Text may come from an untrusted file: what a terminal would act on
+ * is shown as an escape, and JSON is always valid. */
 #ifndef NEARTIE_COLLECTOR_RENDER_H
 #define NEARTIE_COLLECTOR_RENDER_H
 
@@ -11,7 +11,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum render_format { RENDER_TABLE, RENDER_CSV, RENDER_JSON };
+/* The last two are parts of a document (collector/doc.h); --format does not offer them. */
+enum render_format { RENDER_TABLE, RENDER_CSV, RENDER_JSON, RENDER_MARKDOWN, RENDER_HTML };
 
 /* Digits of real numbers in a table: decimals; below 0, that many significant ones. CSV and JSON
  * always have all. */
@@ -38,6 +39,10 @@ int render_query(FILE *out, enum render_format format, int digits, struct query 
 /* Write text so that no terminal acts on it: control characters and bytes that are not UTF-8 become
  * \n, \x1b, \u{202e}. Returns the columns it takes, counting a character as one. */
 int render_safe(FILE *out, const char *text, int n_bytes);
+
+/* The same inside HTML, between tags or in a quoted attribute; and inside a line of Markdown. */
+void render_html(FILE *out, const char *text, int n_bytes);
+void render_markdown(FILE *out, const char *text, int n_bytes);
 
 /* Write text as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
 void render_json_string(FILE *out, const char *text, int n_bytes);

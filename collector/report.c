@@ -1,21 +1,45 @@
 #include "config.h"
 
 #include "collector/report.h"
+#include "collector/facts.h"
+#include "collector/plot.h"
+#include "collector/report_plots.h"
+#include "collector/xalloc.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { MOST_FLIPS = 20 };
+enum { MOST_FLIPS = 20, MOST_TAGS = 5 };
 
-static void print_labelled(FILE *out, const char *label, const char *text)
-{
-    if (!text)
-        return;
-    fprintf(out, "%-8s", label);
-    render_safe(out, text, (int)strlen(text));
-    putc('\n', out);
-}
+/* What each class means, for people who have not read the rule. */
+static const struct {
+    enum doc_tone tone;
+    const char *sentence;
+} meanings[VERDICT_N_CLASSES] = {
+    [VERDICT_NOT_ENGAGED] = {DOC_NONE, "Every row is bit-equal: what was changed between the arms "
+                                       "did not act, so nothing can be concluded."},
+    [VERDICT_NOT_COMPARABLE] = {DOC_NONE, "No two rows saw the same tokens at the same position."},
+    [VERDICT_NONFINITE] = {DOC_BAD, "Logits hold NaN or +inf: a defect, whatever token came out."},
+    [VERDICT_SAMPLER_MISMATCH] = {DOC_BAD, "Decoding was greedy, and the emitted token is not the "
+                                           "best recorded logit: look at the sampler."},
+    [VERDICT_CONTRACT_VIOLATION] = {DOC_BAD, "The arms promise bit-equal rows, and rows differ."},
+    [VERDICT_SYSTEMATIC] = {DOC_BAD, "The difference has a pattern that rounding noise has not: "
+                                     "look for a defect at what is named."},
+    [VERDICT_UNEXPLAINED] = {DOC_BAD, "The arms differ by more than the noise floor explains."},
+    [VERDICT_EXACT_TIE] = {DOC_NOTE, "At every flip two tokens had exactly the same logit: a rule "
+                                     "for ties decided, not arithmetic."},
+    [VERDICT_NEAR_TIE] = {DOC_NOTE, "Tokens flip on near-ties, as often as the noise floor lets "
+                                    "expect: no sign of a defect. The texts may still differ in "
+                                    "what they say."},
+    [VERDICT_EXPOSED] = {DOC_NOTE, "No token flipped, but with these margins and this noise flips "
+                                   "are to be expected."},
+    [VERDICT_STABLE] = {DOC_GOOD, "No token flipped, and none was likely to."},
+};
 
-static int print_run(FILE *out, struct db *db, int64_t run_id, struct err *err)
+/* ---- what was compared ---- */
+
+static int write_run(struct doc *doc, struct db *db, int64_t run_id, struct err *err)
 {
     struct query *query;
     if (db_query(db, &query, "run", err))
@@ -24,231 +48,284 @@ static int print_run(FILE *out, struct db *db, int64_t run_id, struct err *err)
     int rc = query_step(query, err);
     if (rc > 0) {
         const char *state = query_text(query, "state"), *when = query_text(query, "started_utc");
-        fprintf(out, "run     %lld, %s UTC, ", (long long)run_id, when ? when : "?");
+        char how[48] = "still recording";
         if (state && !strcmp(state, "closed"))
-            fprintf(out, "%.1f s\n", query_real(query, "seconds"));
+            snprintf(how, sizeof how, "%.1f s", query_real(query, "seconds"));
         else if (state && !strcmp(state, "recovered"))
-            fprintf(out, "died, and was recovered\n");
-        else
-            fprintf(out, "still recording\n");
-        print_labelled(out, "engine", query_text(query, "engine"));
-        print_labelled(out, "model", query_text(query, "model"));
+            snprintf(how, sizeof how, "died, and was recovered");
+        doc_fact(doc, "run", "%lld, %s UTC, %s", (long long)run_id, when ? when : "?", how);
+        if (query_text(query, "engine"))
+            doc_fact(doc, "engine", "%s", query_text(query, "engine"));
+        if (query_text(query, "model"))
+            doc_fact(doc, "model", "%s", query_text(query, "model"));
+        if (query_text(query, "gpu"))
+            doc_fact(doc, "gpu", "%s", query_text(query, "gpu"));
     }
     query_free(query);
     return rc < 0 ? -1 : 0;
 }
 
-static void print_compared(FILE *out, const struct selection *sel, const struct window *window)
+/* The run of arm A, then that of arm B where it is another. */
+static int each_run(struct doc *doc, const struct report *report,
+                    int (*write)(struct doc *, struct db *, int64_t, struct err *), struct err *err)
 {
-    fprintf(out, "arms    %s (A) against %s (B)\n", window->name_a, window->name_b);
-    fprintf(out, "rows    sequence %lld, the last %d of %lld comparable positions",
-            (long long)sel->seq, window->n, (long long)sel->n);
-    if (sel->n_seqs > 1)
-        fprintf(out, "; the run has %d sequences, --seq chooses", sel->n_seqs);
-    fputs("\n\n", out);
+    const struct selection *sel = report->sel;
+    if (write(doc, report->db, sel->a.run_id, err))
+        return -1;
+    return sel->a.run_id == sel->b.run_id ? 0 : write(doc, report->db, sel->b.run_id, err);
 }
 
-static int print_gaps(FILE *out, struct db *db, int64_t run_id, struct err *err)
+/* What differs between the arms' settings or kernels, or that nothing does. */
+static int write_facts(struct doc *doc, const struct report *report, const char *kind,
+                       int (*add)(struct facts *, int, const struct load_side *, struct err *),
+                       struct err *err)
+{
+    static const char *const names[] = {"kind", "name", "a", "b"};
+    const struct judgement *j = report->judgement;
+    struct facts facts = {0};
+    int rc = add(&facts, 0, &j->a, err) || add(&facts, 1, &j->b, err) ? -1 : 0;
+    size_t had = facts.n;
+    facts_keep_different(&facts);
+    if (rc || !had) {
+        if (!rc)
+            doc_fact(doc, kind, "none recorded");
+    } else if (!facts.n) {
+        doc_fact(doc, kind, "all %zu are equal", had);
+    } else {
+        doc_fact(doc, kind, "%zu of %zu differ", facts.n, had);
+        struct render *r = render_open(doc->out, doc_table(doc), 4, 4, names);
+        facts_render(r, kind, &facts);
+        render_close(r);
+    }
+    facts_free(&facts);
+    return rc;
+}
+
+static int write_compared(struct doc *doc, const struct report *report, struct err *err)
+{
+    doc_section(doc, "What was compared");
+    if (each_run(doc, report, write_run, err))
+        return -1;
+    doc_fact(doc, "arms", "%s (A) against %s (B)", report->window->name_a, report->window->name_b);
+    return write_facts(doc, report, "settings", facts_add_settings, err) ||
+                   write_facts(doc, report, "kernels", facts_add_kernels, err)
+               ? -1
+               : 0;
+}
+
+/* ---- the judgement ---- */
+
+static void write_exposure(struct doc *doc, const struct judgement *j)
+{
+    const struct verdict *v = &j->verdict;
+    doc_fact(doc, "exposure",
+             "%.3g flips in 1,000 tokens by these margins and the floor, at most "
+             "%.3g by what was seen (95 %%)",
+             v->n ? 1000 * v->expected / (double)v->n : NAN, 1000 * v->flip_rate_high);
+}
+
+static int write_flips(struct doc *doc, const struct judgement *j, struct err *err)
+{
+    size_t n = j->verdict.n_flips;
+    doc_section(doc, "Flips");
+    if (!n) {
+        doc_text(doc, "None.");
+        return 0;
+    }
+    if (n > MOST_FLIPS)
+        doc_text(doc, "The %d of the largest contrast, of %zu.", MOST_FLIPS, n);
+    return judge_print_flips(doc->out, doc_table(doc), j, MOST_FLIPS, err);
+}
+
+static int write_tests(struct doc *doc, const struct judgement *j, struct err *err)
+{
+    doc_section(doc, "Tests");
+    judge_print_tests(doc->out, doc_table(doc), j);
+    if (!j->verdict.n_tags)
+        return 0;
+    doc_section(doc, "What goes with the differences");
+    return judge_print_tags(doc->out, doc_table(doc), j, MOST_TAGS, err);
+}
+
+static int write_judgement(struct doc *doc, const struct report *report, struct err *err)
+{
+    const struct judgement *j = report->judgement;
+    bool any = j->verdict.n > 0;
+    doc_section(doc, "Agreement and noise");
+    judge_write_figures(doc, j);
+    write_exposure(doc, j);
+    if (any) {
+        if (report_plot_floor(doc, report, err))
+            return -1;
+        doc_section(doc, "Margins");
+        if (report_plot_margins(doc, report, err) || report_plot_contrasts(doc, report, err))
+            return -1;
+    }
+    if (write_flips(doc, j, err))
+        return -1;
+    if (any) {
+        doc_section(doc, "Contrasts by position");
+        if (report_plot_drift(doc, report, err))
+            return -1;
+    }
+    if (write_tests(doc, j, err))
+        return -1;
+    return 0;
+}
+
+/* ---- the window, by the seed's rule ---- */
+
+static int write_window(struct doc *doc, const struct report *report)
+{
+    const struct selection *sel = report->sel;
+    const struct window *window = report->window;
+    struct seed_names names = window_names(window);
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (!out) {
+        perror("neartie: memory");
+        exit(1);
+    }
+    seed_print_rows(out, &names, window->rows, window->n);
+    putc('\n', out);
+    seed_print_gate(out, &names, &window->gate);
+    seed_print_summary(out, &names, &window->summary);
+    fclose(out);
+    doc_section(doc, "The last positions, by the seed's rule");
+    doc_text(doc, "Kept as a yardstick: the verdict that counts is the one above.");
+    doc_fact(doc, "rows", "seq_id %lld, the last %d of %lld comparable positions%s",
+             (long long)sel->seq_id, window->n, (long long)sel->n,
+             sel->n_seqs > 1 ? "; there are further sequences, --seq chooses" : "");
+    if (doc->form == DOC_TEXT)
+        putc('\n', doc->out);
+    doc_lines(doc, "every position", text);
+    free(text);
+    return 0;
+}
+
+/* ---- what is missing ---- */
+
+static int write_gaps(struct doc *doc, struct db *db, int64_t run_id, struct err *err)
 {
     struct query *query;
+    bool any = false;
     int rc;
     if (db_query(db, &query, "gaps", err))
         return -1;
     query_bind_int(query, ":run_id", run_id);
     while ((rc = query_step(query, err)) > 0) {
         const char *kind = query_text(query, "kind"), *detail = query_text(query, "detail");
-        fprintf(out, "not recorded in run %lld: ", (long long)run_id);
-        render_safe(out, kind ? kind : "", kind ? (int)strlen(kind) : 0);
-        fprintf(out, ", %lld", (long long)query_int(query, "count"));
-        if (detail) {
-            fputs(", ", out);
-            render_safe(out, detail, (int)strlen(detail));
-        }
-        putc('\n', out);
+        any = true;
+        doc_text(doc, "not recorded in run %lld: %s, %lld%s%s", (long long)run_id, kind ? kind : "",
+                 (long long)query_int(query, "count"), detail ? ", " : "", detail ? detail : "");
     }
     query_free(query);
+    if (!rc && !any)
+        doc_text(doc, "run %lld has no gap", (long long)run_id);
     return rc;
 }
 
-/* The run of arm A, then that of arm B where it is another. */
-static int each_run(FILE *out, struct db *db, const struct selection *sel,
-                    int (*print)(FILE *, struct db *, int64_t, struct err *), struct err *err)
+/* ---- how to look further ---- */
+
+static void write_queries(struct doc *doc, const struct report *report)
 {
-    if (print(out, db, sel->a.run_id, err))
-        return -1;
-    return sel->a.run_id == sel->b.run_id ? 0 : print(out, db, sel->b.run_id, err);
+    static const struct {
+        const char *answers, *query; /* %1$lld, %2$lld: the arms; %3$lld: arm B's run */
+    } list[] = {
+        {"all tests and tags", "neartie verdict FILE --a %1$lld --b %2$lld"},
+        {"what goes with the differences", "neartie blame FILE --a %1$lld --b %2$lld"},
+        {"agreement", "SELECT n, n_seqs, n_flips, agreement FROM agreement "
+                      "WHERE arm_id_a = %1$lld AND arm_id_b = %2$lld;"},
+        {"the narrowest margins", "SELECT pos, margin, percentile FROM margins "
+                                  "WHERE arm_id = %1$lld ORDER BY margin LIMIT 20;"},
+        {"every flip", "SELECT seq_id, pos, text_a, text_b, margin_a, contrast FROM flips "
+                       "WHERE arm_id_a = %1$lld AND arm_id_b = %2$lld ORDER BY contrast DESC;"},
+        {"contrasts by position",
+         "SELECT pos / 64 * 64 AS from_pos, count(*) AS n, sum(flip) AS n_flips, "
+         "avg(abs(contrast)) AS mean_contrast FROM pairs "
+         "WHERE arm_id_a = %1$lld AND arm_id_b = %2$lld GROUP BY from_pos;"},
+        {"settings in effect", "SELECT name, value, source FROM settings WHERE run_id = %3$lld;"},
+        {"kernels of each arm", "SELECT arm, kernel, grid_x, grid_y, grid_z, n_launches "
+                                "FROM kernel_usage WHERE run_id = %3$lld;"},
+        {"what is missing", "SELECT kind, count, detail FROM gaps WHERE run_id = %3$lld;"},
+    };
+    long long a = select_view_a(report->sel), b = select_view_b(report->sel);
+    doc_section(doc, "Look further");
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        char text[512];
+        snprintf(text, sizeof text, list[i].query, a, b, (long long)report->sel->b.run_id);
+        doc_query(doc, list[i].answers, text);
+    }
 }
 
-/* The judgement of all positions, with what a reader asks next. */
-static int print_judgement(FILE *out, const struct report *report, struct err *err)
+/* ---- the whole ---- */
+
+/* Where the reason is a test's name: ", " and what that test found. */
+static const char *reason_detail(const struct verdict *v)
 {
-    const struct judgement *j = report->judgement;
-    long long a = select_view_a(report->sel), b = select_view_b(report->sel);
-    fprintf(out, "\nall positions, by the calibrated rule:\n");
-    judge_print_figures(out, j);
-    if (j->verdict.n_flips) {
-        fprintf(out, "\nflips%s:\n",
-                j->verdict.n_flips > MOST_FLIPS ? ", those of the largest contrast" : "");
-        if (judge_print_flips(out, RENDER_TABLE, j, MOST_FLIPS, err))
+    static _Thread_local char text[sizeof v->tests[0].detail + 2];
+    text[0] = '\0';
+    for (int t = 0; t < TEST_N; t++)
+        if (!strcmp(v->reason, verdict_test_names[t]))
+            snprintf(text, sizeof text, ", %s", v->tests[t].detail);
+    return text;
+}
+
+static int write_missing(struct doc *doc, const struct report *report, struct err *err)
+{
+    doc_section(doc, "What is missing");
+    return each_run(doc, report, write_gaps, err);
+}
+
+int report_write(struct doc *doc, const struct report *report, struct err *err)
+{
+    const struct verdict *v = &report->judgement->verdict;
+    char why[500];
+    snprintf(why, sizeof why, "%s%s%s%s", v->reason, reason_detail(v),
+             v->beside[0] ? "; beside it " : "", v->beside);
+    doc_verdict(doc, meanings[v->cls].tone, verdict_names[v->cls], why, meanings[v->cls].sentence);
+    if (doc->form == DOC_HTML && !plot_available())
+        doc_text(doc, "gnuplot is not installed: tables stand where plots would.");
+    if (write_compared(doc, report, err) || write_judgement(doc, report, err))
+        return -1;
+    write_window(doc, report);
+    if (doc->form == DOC_HTML) {
+        doc_section(doc, "Kernels by forward");
+        if (report_plot_kernels(doc, report, err))
             return -1;
     }
-    fprintf(out, "\nlook further:\n");
-    fprintf(out, "  neartie verdict FILE --a %lld --b %lld    tests and tags\n", a, b);
-    fprintf(out, "  neartie blame FILE --a %lld --b %lld      what goes with the differences\n", a,
-            b);
-    fprintf(out, "  neartie compare FILE --a %lld --b %lld    settings and kernels\n", a, b);
-    fprintf(out, "  sqlite3 FILE 'SELECT * FROM pairs WHERE arm_id_a = %lld AND arm_id_b = %lld'\n",
-            a, b);
+    if (write_missing(doc, report, err))
+        return -1;
+    write_queries(doc, report);
     return 0;
 }
 
-static int print_text(FILE *out, const struct report *report, struct err *err)
+int report_write_contents(struct doc *doc, struct db *db, const char *why, struct err *err)
 {
-    const struct window *window = report->window;
-    struct seed_names names = window_names(window);
-    if (report->judgement) {
-        judge_print_head(out, report->judgement);
-        putc('\n', out);
+    static const char *const names[] = {"runs", "arms", "gaps"};
+    doc_verdict(doc, DOC_NONE, verdict_names[VERDICT_NOT_COMPARABLE], "", why);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct query *query;
+        if (db_query(db, &query, names[i], err))
+            return -1;
+        doc_section(doc, names[i]);
+        int rc = render_query(doc->out, doc_table(doc), 4, query, err);
+        query_free(query);
+        if (rc)
+            return -1;
     }
-    if (each_run(out, report->db, report->sel, print_run, err))
-        return -1;
-    print_compared(out, report->sel, window);
-    seed_print_rows(out, &names, window->rows, window->n);
-    putc('\n', out);
-    seed_print_gate(out, &names, &window->gate);
-    seed_print_summary(out, &names, &window->summary);
-    if (each_run(out, report->db, report->sel, print_gaps, err))
-        return -1;
-    return report->judgement ? print_judgement(out, report, err) : 0;
+    return 0;
 }
 
-static void render_id(struct render *r, int32_t id)
+int report_print_json(FILE *out, const struct report *report, struct err *err)
 {
-    if (id < 0)
-        render_null(r);
-    else
-        render_int(r, id);
-}
-
-static void print_rows(FILE *out, enum render_format format, const struct window *window)
-{
-    static const char *const names[] = {"pos",     "top1_a", "top2_a",   "margin_a",
-                                        "top1_b",  "top2_b", "margin_b", "delta",
-                                        "bounded", "bad",    "agree"};
-    struct render *r = render_open(out, format, 4, sizeof names / sizeof *names, names);
-    for (int i = 0; i < window->n; i++) {
-        const struct seed_row *row = window->rows + i;
-        render_int(r, row->pos);
-        render_id(r, row->a1);
-        render_id(r, row->a2);
-        render_real(r, row->margin_a);
-        render_id(r, row->b1);
-        render_id(r, row->b2);
-        render_real(r, row->margin_b);
-        render_real(r, row->delta);
-        render_int(r, row->bounded);
-        render_int(r, row->bad);
-        render_int(r, row->a1 == row->b1);
-    }
-    render_close(r);
-}
-
-static void print_figures(struct render *r, const struct seed_summary *sum)
-{
-    const double reals[] = {sum->a_min, sum->a_p50, sum->a_max, sum->b_min,
-                            sum->b_p10, sum->b_p50, sum->b_p90, sum->b_max};
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-        render_real(r, reals[i]);
-    render_int(r, sum->decision.pos);
-    render_id(r, sum->decision.a1);
-    render_id(r, sum->decision.b1);
-    render_real(r, sum->decision.margin_a);
-    render_real(r, sum->decision.margin_b);
-    render_real(r, sum->decision.delta);
-    render_int(r, sum->n_below + 1);
-    render_int(r, sum->possible);
-}
-
-static void print_record(FILE *out, enum render_format format, const struct selection *sel,
-                         const struct window *window)
-{
-    static const char *const names[] = {"rule",
-                                        "class",
-                                        "defect",
-                                        "reason",
-                                        "arm_a",
-                                        "arm_b",
-                                        "seq_id",
-                                        "positions",
-                                        "flips",
-                                        "nonfinite",
-                                        "margin_a_min",
-                                        "margin_a_p50",
-                                        "margin_a_max",
-                                        "margin_b_min",
-                                        "margin_b_p10",
-                                        "margin_b_p50",
-                                        "margin_b_p90",
-                                        "margin_b_max",
-                                        "decision_pos",
-                                        "decision_a",
-                                        "decision_b",
-                                        "decision_margin_a",
-                                        "decision_margin_b",
-                                        "decision_delta",
-                                        "rank",
-                                        "flip_possible"};
-    const struct seed_summary *sum = &window->summary;
-    struct render *r = render_open(out, format, 4, sizeof names / sizeof *names, names);
-    render_text(r, "seed", -1);
-    render_text(r, seed_class_name(sum->cls), -1);
-    render_int(r, seed_is_defect(sum->cls));
-    render_text(r, seed_class_reason(sum->cls), -1);
-    render_text(r, window->name_a, -1);
-    render_text(r, window->name_b, -1);
-    render_int(r, sel->seq_id);
-    render_int(r, sum->n);
-    render_int(r, sum->n_flips);
-    render_int(r, sum->n_bad);
-    print_figures(r, sum);
-    render_close(r);
-}
-
-void report_print_verdict(FILE *out, enum render_format format, const struct selection *sel,
-                          const struct window *window)
-{
-    struct seed_names names = window_names(window);
-    if (format == RENDER_TABLE)
-        seed_print_summary(out, &names, &window->summary);
-    else
-        print_record(out, format, sel, window);
-}
-
-static int print_json(FILE *out, const struct report *report, struct err *err)
-{
-    int rc = 0;
     fputs("{\"positions\": ", out);
-    print_rows(out, RENDER_JSON, report->window);
+    report_print_rows(out, RENDER_JSON, report->window);
     fputs(", \"verdict\": ", out);
-    print_record(out, RENDER_JSON, report->sel, report->window);
-    if (report->judgement) {
-        fputs(", \"calibrated\": ", out);
-        rc = judge_print(out, RENDER_JSON, report->judgement, err);
-    }
+    report_print_record(out, RENDER_JSON, report->sel, report->window);
+    fputs(", \"calibrated\": ", out);
+    int rc = judge_print(out, RENDER_JSON, report->judgement, err);
     fputs("}\n", out);
     return rc;
-}
-
-int report_print(FILE *out, enum render_format format, const struct report *report, struct err *err)
-{
-    switch (format) {
-    case RENDER_TABLE:
-        return print_text(out, report, err);
-    case RENDER_CSV:
-        print_rows(out, format, report->window);
-        return 0;
-    case RENDER_JSON:
-        return print_json(out, report, err);
-    }
-    return 0;
 }

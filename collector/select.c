@@ -102,51 +102,84 @@ static int arm_by_id(struct db *db, int64_t arm_id, struct arm *out, struct err 
     return select_arm(db, name, out, err);
 }
 
-/* seq_id: 0 = any. */
-static int is_comparable(struct db *db, int64_t a, int64_t b, int64_t seq_id, struct err *err)
+/* Positions that two arms share, counted up to most; seq_id: 0 = any. */
+static int count_comparable(struct db *db, int64_t a, int64_t b, int64_t seq_id, int most,
+                            struct err *err)
 {
     struct query *query;
     if (db_query(db, &query, "comparable", err))
         return -1;
     query_bind_int(query, ":arm_a", a < b ? a : b);
     query_bind_int(query, ":arm_b", a < b ? b : a);
+    query_bind_int(query, ":most", most);
     if (seq_id)
         query_bind_int(query, ":seq_id", seq_id);
     int rc = query_step(query, err);
     if (rc > 0)
-        rc = (int)query_int(query, "comparable");
+        rc = (int)query_int(query, "n");
     query_free(query);
     return rc;
 }
 
-/* The other end of a pair, or neither, was given: take the first pair that has something. */
-static int find_pair(struct db *db, int64_t a, int64_t b, struct selection *out, struct err *err)
+static int is_comparable(struct db *db, int64_t a, int64_t b, int64_t seq_id, struct err *err)
 {
+    return count_comparable(db, a, b, seq_id, 1, err);
+}
+
+/* A pair of arms and how much they share. */
+struct candidate {
+    int64_t arm_a, arm_b, run_a, run_b;
+    int n;
+};
+
+/* The pair that shares most positions, of the first two runs that share any; a, b: an end that was
+ * given, or 0. Returns its n, or -1. */
+static int best_pair(struct db *db, int64_t a, int64_t b, struct candidate *best, struct err *err)
+{
+    enum { ENOUGH = 10000 };
     struct query *query;
-    int rc, found = 0;
-    int64_t id_a = 0, id_b = 0;
+    int rc;
+    *best = (struct candidate){0};
     if (db_query(db, &query, "arm_pairs", err))
         return -1;
-    while (!found && (rc = query_step(query, err)) > 0) {
-        id_a = query_int(query, "arm_a");
-        id_b = query_int(query, "arm_b");
-        if ((a && a != id_a && a != id_b) || (b && b != id_a && b != id_b))
+    while ((rc = query_step(query, err)) > 0) {
+        struct candidate pair = {query_int(query, "arm_a"), query_int(query, "arm_b"),
+                                 query_int(query, "run_a"), query_int(query, "run_b"), 0};
+        if (best->n && (pair.run_a != best->run_a || pair.run_b != best->run_b))
+            break;
+        if ((a && a != pair.arm_a && a != pair.arm_b) || (b && b != pair.arm_a && b != pair.arm_b))
             continue;
-        found = is_comparable(db, id_a, id_b, 0, err);
+        pair.n = count_comparable(db, pair.arm_a, pair.arm_b, 0, ENOUGH, err);
+        if (pair.n < 0) {
+            rc = -1;
+            break;
+        }
+        if (pair.n > best->n)
+            *best = pair;
     }
     query_free(query);
-    if (found < 0 || (!found && rc < 0))
+    return rc < 0 ? -1 : best->n;
+}
+
+/* The other end of a pair, or neither, was given. */
+static int find_pair(struct db *db, int64_t a, int64_t b, struct selection *out, struct err *err)
+{
+    struct candidate best;
+    int n = best_pair(db, a, b, &best, err);
+    if (n < 0)
         return -1;
-    if (!found) {
-        err_set(err, "%s: no two arms have a position of the same context", db_path(db));
+    if (!n) {
+        err_set(err,
+                "%s: no two arms have a position of the same context: record the same tokens in "
+                "two settings",
+                db_path(db));
         return 1;
     }
-    if (a == id_b || b == id_a) {
-        int64_t swap = id_a;
-        id_a = id_b;
-        id_b = swap;
-    }
-    return arm_by_id(db, id_a, &out->a, err) || arm_by_id(db, id_b, &out->b, err) ? -1 : 0;
+    bool swap = a == best.arm_b || b == best.arm_a;
+    return arm_by_id(db, swap ? best.arm_b : best.arm_a, &out->a, err) ||
+                   arm_by_id(db, swap ? best.arm_a : best.arm_b, &out->b, err)
+               ? -1
+               : 0;
 }
 
 static int find_arms(struct db *db, const char *a, const char *b, struct selection *out,

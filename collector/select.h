@@ -41,8 +41,8 @@ void select_read_arm(const struct query *query, struct arm *out);
 int select_arm(struct db *db, const char *name, struct arm *out, struct err *err);
 
 /* Decide. Returns 0; 1 with the reason in err where there is nothing to compare; -1 failed. The
- * default: the latest run's first two arms with a position in common, their last sequence, 24
- * positions. */
+ * default: the two arms that share most positions, of the latest run or else of it and the latest
+ * other run with any in common; their last sequence; 24 positions. */
 int select_resolve(struct db *db, const struct select_options *options, struct selection *out,
                    struct err *err);
 

@@ -27,7 +27,7 @@ sql_files = \
 	%D%/q_flips.sql \
 	%D%/q_gaps.sql \
 	%D%/q_kernel_diff.sql \
-	%D%/q_kernels.sql \
+	%D%/q_kernel_timeline.sql %D%/q_kernels.sql \
 	%D%/q_list_configs.sql \
 	%D%/q_pair_ids.sql \
 	%D%/q_row.sql \

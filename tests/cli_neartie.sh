@@ -35,55 +35,7 @@ run "$neartie" nonsense
 is "an unknown command is wrong usage" "$status $(head -1 "$tmp/err")" \
     "2 neartie: nonsense: no such command"
 
-# --- report and verdict ---
-run "$neartie" report "$golden" --a 1:prefill --b 1:decode
-is "report: every position, the figures and the verdict" "$status
-$(sed '/^all positions/,$d' "$tmp/out")" "0
-NONFINITE: B: 1 rows, first at sequence 1 position 4, 1 NaN 0 +inf; beside it SYSTEMATIC(scale)
-
-run     1, 2001-09-09 01:46:40 UTC, 2.5 s
-engine  engine 1
-model   golden.gguf
-arms    prefill (A) against decode (B)
-rows    sequence 0, the last 6 of 6 comparable positions
-
-pos      prefill_top1  prefill_top2  margin_p   decode_top1   decode_top2   margin_d   delta@ids  agree
-0        1             2             1.0000     1             2             1.2500     0.2500     yes
-1        4             5             0.2500     5             4             0.2500     0.5000     NO <-- FLIP
-2        1             2             0.0000     1             2             0.5000     0.5000     yes
-3        6             7             0.5000     2             6             0.2500     >=1.5000   NO <-- FLIP
-4        1             2             0.5000     1             2             0.5000     0.0000     yes
-5        3             4             0.5000     3             4             0.6250     0.1250     yes
-
-gate: prefill argmax 3, decode argmax 3, largest |difference| 0.1250 over 3 ids: MATCH
-margins of decode (6 positions): min 0.2500  p10 0.2500  p50 0.5000  p90 1.2500  max 1.2500
-margins of prefill: min 0.0000  p50 0.5000  max 1.0000
-decision position 5: prefill_top1=3 decode_top1=3 margin_p=0.5000 margin_d=0.6250 delta@ids=0.1250
-  its margin is above 4/6 of decode's margins (rank 5 of 6)
-  a flip is possible if delta > smaller margin: 0.1250 > 0.5000 = false
-agreement: 4/6 (2 flips)
-note: NaN or +inf at 1 of 6 positions, which this rule does not look at
-note: delta is a lower bound at 1 of 6 positions
-verdict (rule seed): SYSTEMATIC - two flips or more
-not recorded in run 1: rows_dropped, 3"
-is "report: all positions, flips and what to do next" \
-    "$(sed -n '/^all positions/,$p' "$tmp/out" | grep -cE '^(compared|flips|agreement|noise|class|floor|control|look further)')" 9
-is "report: what stands before a flip" "$(grep "' cat'" "$tmp/out" | sed 's/.* \\/\\/')" '\xff the'
-run "$neartie" report "$golden" --a 1:prefill --b 1:decode --window 1 --format csv
-is "report: csv has the positions" "$(cat "$tmp/out")" \
-    "pos,top1_a,top2_a,margin_a,top1_b,top2_b,margin_b,delta,bounded,bad,agree
-5,3,4,0.5,3,4,0.625,0.125,0,0,1"
-run "$neartie" report "$golden" --format json
-ok "report: json is valid" python3 -m json.tool "$tmp/out"
-run "$neartie" report "$golden"
-is "report: the latest run comes first" "$(grep ^arms "$tmp/out")" \
-    "arms    decode (A) against verify (B)"
-run "$neartie" report "$golden" --a 3 --b 1
-is "report: arms in either order" "$(sed -n 's/^decision[^:]*: //p' "$tmp/out")" \
-    "2:decode_top1=1 1:prefill_top1=1 margin_2=1.2500 margin_1=1.0000 delta@ids=0.2500"
-run "$neartie" report "$golden" --a 3 --b 1 --seq 2
-is "report: a sequence can be chosen" "$(sed -n 's/^agreement: //p' "$tmp/out")" "1/2 (1 flip)"
-
+# --- verdict ---
 run "$neartie" verdict "$golden" --a 1 --b 2 --rule seed
 is "verdict: a defect class" "$status $(tail -1 "$tmp/out")" \
     "3 verdict (rule seed): SYSTEMATIC - two flips or more"
@@ -98,9 +50,7 @@ assert v['class'] == 'SYSTEMATIC' and v['defect'] == 1 and v['rank'] == 5, v"
 sqlite3 "$golden" ".backup '$tmp/alone.db'"
 sqlite3 "$tmp/alone.db" "UPDATE logits SET context_hash = NULL"
 is "verdict: nothing to compare" "$(failure "$neartie" verdict "$tmp/alone.db")" \
-    "4 neartie: alone.db: no two arms have a position of the same context"
-run "$neartie" report "$tmp/alone.db"
-is "report: nothing to compare, so what there is" "$status $(grep -cE '^(runs|arms|gaps):' "$tmp/out")" "4 3"
+    "4 neartie: alone.db: no two arms have a position of the same context: record the same tokens in two settings"
 is "verdict: these two arms have nothing in common" \
     "$(failure "$neartie" verdict "$tmp/alone.db" --a 1 --b 2)" \
     "4 neartie: alone.db: arms prefill and decode have no position of the same context"

@@ -21,7 +21,7 @@ is "the engine's hooks are listed" \
 # The part of a gate or report that both print: table, gate and summary. What is compared over the
 # whole vocabulary in the engine is compared over the recorded ids in the report.
 figures() { # FILE
-    sed -n '/^pos /,/^verdict/p' "$1" | sed 's/, largest |difference| .* ids:/:/'
+    sed -n '/^pos   /,/^verdict/p' "$1" | sed 's/, largest |difference| .* ids:/:/'
 }
 gate() { # NAME ENGINE-OPTION...
     name=$1
@@ -72,7 +72,9 @@ rm -f run.db
 [ -z "$sanitizer" ] || export LD_PRELOAD="$sanitizer"
 run "$neartie" gate "$model" "$prompt" -o other.db --window 24 --prefill single
 unset LD_PRELOAD
-is "neartie gate does all of it" "$status $(figures out)" "$(status_of "$(class_of engine.txt)") $(figures report.txt)"
+is "neartie gate does all of it, and ends as the verdict says" "$status $(figures out)" \
+    "$("$neartie" verdict other.db >verdict.txt; echo $?) $(figures report.txt)"
+is "its first line is the verdict's" "$(head -1 out | grep -cF "$(head -1 verdict.txt)")" 1
 run "$neartie" gate "$model" "$prompt" -o none.db --window 0
 is "neartie gate: a window of 0 is an error" "$status $(sed 's/.*neartie: //' err | tail -1)" \
     "1 neartie-engine gate: exit status 1"

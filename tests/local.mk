@@ -41,6 +41,7 @@ sh_tests = \
 	%D%/cli_fault.sh \
 	%D%/cli_kill.sh \
 	%D%/cli_preload.sh \
+	%D%/cli_report.sh \
 	%D%/cli_rotate.sh \
 	%D%/cli_soak.sh \
 	%D%/cli_record.sh \
