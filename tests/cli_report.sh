@@ -228,7 +228,7 @@ run "$neartie" report alone.db --html alone.html
 is "the page says so too" "$status $(grep -c NOT-COMPARABLE alone.html)" "4 1"
 check_page "nothing to compare" alone.html 0
 cp golden.db empty.db
-sqlite3 empty.db "DELETE FROM deltas; DELETE FROM logits; DELETE FROM forwards;"
+sqlite3 -bail empty.db "DELETE FROM delta_lists; DELETE FROM logits; DELETE FROM forwards;" || exit 99
 run "$neartie" report empty.db
 is "an empty run" "$status $(head -2 out | tail -1)" "4 empty.db: no two arms have a position of the same context: record the same tokens in two settings"
 run "$neartie" report golden.db --a 3 --b 4
