@@ -111,7 +111,7 @@ static int count_comparable(struct db *db, int64_t a, int64_t b, int64_t seq_id,
         return -1;
     query_bind_int(query, ":arm_a", a < b ? a : b);
     query_bind_int(query, ":arm_b", a < b ? b : a);
-    query_bind_int(query, ":most", most);
+    query_bind_int(query, ":n", most);
     if (seq_id)
         query_bind_int(query, ":seq_id", seq_id);
     int rc = query_step(query, err);

@@ -10,5 +10,5 @@ SELECT pos, token, text FROM (
     LEFT JOIN vocab AS v ON v.model_hash = coalesce(r.model_hash, '') AND v.token = l.input_token
     WHERE at.row_id = :row_id
     GROUP BY l.pos
-    ORDER BY l.pos DESC LIMIT :n)
+    ORDER BY l.pos DESC LIMIT coalesce(:n, -1))
 ORDER BY pos;

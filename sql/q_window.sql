@@ -7,7 +7,7 @@ WITH found AS MATERIALIZED (
                                  AND a.arm_id = :arm_a) AS row_a
     FROM logits AS b
     WHERE b.arm_id = :arm_b AND b.seq_id = :seq_id AND row_a IS NOT NULL
-    ORDER BY b.pos DESC, b.row_id DESC LIMIT :n)
+    ORDER BY b.pos DESC, b.row_id DESC LIMIT coalesce(:n, -1))
 SELECT p.pos AS pos, p.top1_a AS top1_a, p.top2_a AS top2_a, p.margin_a AS margin_a,
        p.top1_b AS top1_b, p.top2_b AS top2_b, p.margin_b AS margin_b, p.delta AS delta,
        p.flip AS flip, p.bounded AS bounded,

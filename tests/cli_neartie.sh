@@ -193,6 +193,14 @@ run "$neartie" runs "$tmp/locked/wal.db" --format csv
 is "a write-ahead database in a folder that cannot be written" "$status $(wc -l <"$tmp/out")" "0 3"
 chmod -R u+w "$tmp/locked"
 
+# --- every query by its name, with no parameter given ---
+"$neartie" queries --format csv | sed 1d | cut -d, -f1 >"$tmp/names"
+failed=
+while read -r name; do
+    "$neartie" queries "$golden" "$name" >"$tmp/out" 2>"$tmp/err" </dev/null || failed="$failed $name"
+done <"$tmp/names"
+is "every query runs without parameters" "$failed" ""
+
 # --- hostile text in every column that holds any ---
 sqlite3 "$golden" ".backup '$tmp/hostile.db'"
 sqlite3 "$tmp/hostile.db" "PRAGMA journal_mode = DELETE" >"$tmp/out"
