@@ -68,6 +68,10 @@ both "8 threads through a small ring" 32000 threads 4000
 is "8 threads: every row of each, once" "$(sql with/run.db "SELECT count(*), count(DISTINCT
     seq_id || ':' || pos), count(DISTINCT row_id) FROM logits JOIN forwards USING (forward_id)
     WHERE duration_ns >= 0; SELECT count(*) FROM gaps" | xargs)" "32000|32000|32000 0"
+is "8 threads: a row is compared with one of its context in the other arm" \
+    "$(sql with/run.db "SELECT count(*) > 0, sum(b.context_hash = l.context_hash AND b.pos = l.pos AND
+    b.arm_id <> l.arm_id) = count(*) FROM delta_lists AS d JOIN logits AS l USING (row_id)
+    JOIN logits AS b ON b.row_id = d.base_row_id" | xargs)" "1|1"
 unset PROBE_ON_FULL PROBE_SPOOL_MB PROBE_RETAIN_ROWS
 both "exit while threads record" busy exit_busy
 case $SANITIZE in

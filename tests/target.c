@@ -209,10 +209,12 @@ static void *thread_rows(void *arg)
     struct {
         int64_t seq, n;
     } *job = arg;
-    record(threads_arm, job->seq, 0, job->n, NULL);
+    int32_t arm = !ops ? -1 : job->seq % 2 ? ops->arm("verify", PROBE_VERIFY, NULL) : threads_arm;
+    record(arm, job->seq, 0, job->n, NULL);
     return NULL;
 }
 
+/* Every thread has the same contexts, every second one in another arm. */
 static int mode_threads(int64_t n)
 {
     pthread_t threads[N_THREADS];
