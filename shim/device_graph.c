@@ -155,7 +155,7 @@ static bool take(struct probe *p, struct node *d, int32_t row, struct capture_cu
             continue;
         }
         uint32_t n_gone =
-            done - (uint32_t)d->n_slots - d->n_seen[row]; /* those before still stand */
+            done - (uint32_t)d->n_slots - d->n_seen[row]; /* their slots were used again */
         spool_lose(&p->spool, LOST_DEVICE_ROWS, n_gone);
         d->rows[row].pos += n_gone;
         d->n_seen[row] += n_gone;

@@ -150,6 +150,8 @@ ok "a bad setting is told" grep -q "PROBE_TOPK=many: not a number from 1 to 64; 
 PROBE_HELP=1 LD_PRELOAD=$preload "$target" idle >with.out 2>with.err
 ok "PROBE_HELP lists the settings" grep -q "PROBE_RETAIN_ROWS" with.err
 is "PROBE_HELP: the host's output is its own" "$(cat with.out)" idle
+is "every setting is in the manual page" "$(grep -o 'PROBE_[A-Z_]*' with.err | sort -u |
+    while read -r name; do grep -q "^.B $name\$" "$abs_top_srcdir/shim/libprobe.7" || echo "$name"; done)" ""
 
 # A limit on file sizes: no SIGXFSZ, no row, the host goes on.
 (ulimit -f 64; PROBE_DB=limit.db LD_PRELOAD=$preload "$target" rows >with.out 2>with.err; echo "exit $?" >>with.out)
