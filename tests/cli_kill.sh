@@ -21,10 +21,12 @@ pause() { # LIMIT-MS SALT
 returned() { od -An -tu8 -N8 progress 2>/dev/null | tr -d ' '; }
 one() { # NUMBER
     rm -f run*.db run.db-* progress
+    mode=endless
+    [ $(($1 % 2)) = 0 ] || mode=endless_arms
     # A small ring is always full: the hooks wait for the writer.
     # shellcheck disable=SC2015
     PROBE_MAX_MB=$((($1 % 4 == 0) * 6)) PROBE_DB=run.db PROBE_ON_FULL=block PROBE_SPOOL_MB=$(($1 % 3 * 4 + 1)) LD_PRELOAD=$preload \
-        "$target" endless 100000000 >/dev/null 2>err &
+        "$target" $mode 100000000 >/dev/null 2>err &
     pid=$!
     # One in five at any moment, also while it starts; the others at work.
     until [ $(($1 % 5)) = 0 ] || [ "0$(returned)" -gt 0 ]; do sleep 0.01; done
@@ -40,17 +42,22 @@ one() { # NUMBER
     "$fold" run.db >folded 2>&1 || { echo "# run $1: $(cat folded)"; return 1; }
     # With PROBE_MAX_MB the rows before those of run-old.db are gone.
     [ -f run-old.db ] || sqlite3 run-old.db "ATTACH 'run.db' AS new;
-        CREATE TABLE logits AS SELECT * FROM new.logits LIMIT 0"
+        CREATE TABLE logits AS SELECT * FROM new.logits LIMIT 0;
+        CREATE TABLE sequences AS SELECT * FROM new.sequences LIMIT 0"
     sqlite3 run.db "ATTACH 'run-old.db' AS old;
-        WITH rows(pos) AS (SELECT pos FROM main.logits UNION ALL SELECT pos FROM old.logits)
+        WITH rows(pos) AS (SELECT pos FROM main.logits JOIN main.sequences USING (seq_id) WHERE seq = 0
+            UNION ALL SELECT pos FROM old.logits JOIN old.sequences USING (seq_id) WHERE seq = 0)
         SELECT max(pos) + 1 BETWEEN $done AND $done + 1 AND count(*) = max(pos) - min(pos) + 1
             AND count(*) = count(DISTINCT pos) FROM rows;
         SELECT count(*) = 0 FROM main.logits LEFT JOIN main.forwards AS f USING (forward_id)
         WHERE f.arm_id IS NULL;
+        SELECT count(*) = 0 FROM main.logits AS l JOIN main.sequences USING (seq_id)
+        LEFT JOIN main.delta_lists AS d USING (row_id)
+        WHERE '$mode' = 'endless_arms' AND (seq = 0) <> (d.row_id IS NOT NULL);
         PRAGMA main.integrity_check;
         SELECT state FROM main.runs;
         SELECT count(*) FROM main.gaps" >facts
-    [ "$(xargs <facts)" = "1 1 ok recovered 0" ] && return 0
+    [ "$(xargs <facts)" = "1 1 1 ok recovered 0" ] && return 0
     echo "# run $1: $done rows returned, the database says: $(xargs <facts); $(cat folded err)"
     return 1
 }

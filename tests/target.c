@@ -274,8 +274,9 @@ static int mode_chdir(int64_t n)
 }
 
 /* Until it is killed, n rows are done or the file "stop" is there; the number of rows whose hook
- * has returned stands in the file "progress". */
-static int mode_endless(int64_t n)
+ * has returned stands in the file "progress". With a second arm, each was recorded in that before.
+ */
+static int endless(int64_t n, bool two_arms)
 {
     int fd = open("progress", O_RDWR | O_CREAT | O_TRUNC, 0600);
     if (fd < 0 || ftruncate(fd, 4096))
@@ -283,10 +284,23 @@ static int mode_endless(int64_t n)
     _Atomic int64_t *done = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (done == MAP_FAILED)
         return 1;
-    int32_t arm = declare();
-    for (int64_t pos = 0; pos < n && access("stop", F_OK); pos += 1000)
+    int32_t arm = declare(), other = two_arms ? ops->arm("prefill", PROBE_PREFILL, NULL) : -1;
+    for (int64_t pos = 0; pos < n && access("stop", F_OK); pos += 1000) {
+        if (two_arms)
+            record(other, 1, pos, pos + 1000, NULL);
         record(arm, 0, pos, pos + 1000, done);
+    }
     return 0;
+}
+
+static int mode_endless(int64_t n)
+{
+    return endless(n, false);
+}
+
+static int mode_endless_arms(int64_t n)
+{
+    return endless(n, ops != NULL);
 }
 
 /* KiB of memory in use. */
@@ -367,6 +381,7 @@ static const struct {
     {"close_all", mode_close_all},
     {"chdir", mode_chdir},
     {"endless", mode_endless},
+    {"endless_arms", mode_endless_arms},
     {"flood", mode_flood},
 };
 
