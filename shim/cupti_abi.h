@@ -171,6 +171,6 @@ struct cu_node { /* CUgraphNodeParams */
     struct cu_kernel_node kernel;
 };
 
-enum { CU_NODE_KERNEL = 0, CU_NODE_CONDITIONAL = 13 };
+enum { CU_NODE_KERNEL = 0, CU_NODE_CHILD = 4, CU_NODE_CONDITIONAL = 13 };
 
 #endif

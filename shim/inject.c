@@ -1,5 +1,6 @@
-/* How the tagger gets into a process: the CUDA driver loads the library that CUDA_INJECTION64_PATH
- * names, and calls it from within cuInit. A preload names itself there. */
+/* How the tagger gets into a process. Preloaded, it interposes the driver's functions. Without, the
+ * CUDA driver loads the library that CUDA_INJECTION64_PATH names and calls it from within cuInit:
+ * then it subscribes to CUPTI. */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 
 #include "shim/cupti.h"
+#include "shim/interpose.h"
 #include "shim/log.h"
 #include "shim/tags.h"
 
@@ -20,7 +22,8 @@ int InitializeInjection(void)
     char why[400];
     int kept = errno;
     const char *choice = getenv("PROBE_CUPTI");
-    if (!called++ && (!choice || strcmp(choice, "off") != 0) && !cupti_attach(why, sizeof why)) {
+    bool wanted = !choice || (strcmp(choice, "off") != 0 && strcmp(choice, "interpose") != 0);
+    if (!called++ && wanted && !interpose_active() && !cupti_attach(why, sizeof why)) {
         tags_refused(why);
         log_info("kernels are not recorded: %s", why);
     }
@@ -28,14 +31,13 @@ int InitializeInjection(void)
     return 1;
 }
 
-/* Loaded by LD_PRELOAD alone: the driver shall call us too. */
+/* Preloaded, and CUPTI is asked for: the driver shall call us. */
 __attribute__((constructor)) static void name_ourselves(void)
 {
     Dl_info info;
     char path[PATH_MAX];
-    const char *choice = getenv("PROBE_CUPTI"), *preload = getenv("LD_PRELOAD");
-    if ((choice && !strcmp(choice, "off")) || getenv("CUDA_INJECTION64_PATH") || !preload ||
-        !strstr(preload, "libprobe.so"))
+    const char *choice = getenv("PROBE_CUPTI");
+    if (!choice || strcmp(choice, "cupti") != 0 || getenv("CUDA_INJECTION64_PATH"))
         return;
     void *self;
     int (*entry)(void) = InitializeInjection;

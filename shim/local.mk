@@ -9,6 +9,7 @@ noinst_LIBRARIES += %D%/libshim.a
 %C%_libshim_a_CFLAGS = $(AM_CFLAGS) -fPIC -fvisibility=hidden -ffp-contract=off -Wno-psabi
 %C%_libshim_a_SOURCES = \
 	%D%/baseline.c %D%/baseline.h \
+	%D%/calls.c %D%/calls.h \
 	%D%/capture.c %D%/capture.h %D%/capture_cuda.h %D%/capture_int.h %D%/capture_pass.inc \
 	%D%/capture_avx2.c %D%/capture_avx512.c %D%/capture_portable.c \
 	%D%/compare.c %D%/compare.h \
@@ -36,7 +37,8 @@ probeexecdir = $(libdir)
 probeexec_PROGRAMS = %D%/libprobe.so
 EXTRA_DIST += %D%/libprobe.map
 %C%_libprobe_so_CFLAGS = $(AM_CFLAGS) -fPIC -fvisibility=hidden
-%C%_libprobe_so_SOURCES = %D%/hooks.c %D%/inject.c
+%C%_libprobe_so_SOURCES = %D%/hooks.c %D%/inject.c %D%/interpose.c %D%/interpose.h \
+	%D%/interpose_ask.c %D%/interpose_int.h
 %C%_libprobe_so_LDADD = %D%/libshim.a sql/libsql.a $(SQLITE_STATIC) -lm
 %C%_libprobe_so_DEPENDENCIES = %D%/libshim.a sql/libsql.a %D%/libprobe.map
 %C%_libprobe_so_LDFLAGS = $(AM_LDFLAGS) -shared -pthread -Wl,-soname,libprobe.so -Wl,-z,defs \

@@ -234,6 +234,7 @@ static uint32_t find_config(struct tags_thread *t, const struct tags_key *key, c
     pthread_mutex_lock(&tags.lock);
     uint32_t config = tags_config_of(key, symbol);
     pthread_mutex_unlock(&tags.lock);
+    t->missed = key->f;
     if (!at)
         at = &t->cache[hash % TAGS_CACHE];
     if (config)
@@ -261,6 +262,7 @@ static void begin_launch(struct tags_thread *t)
         tags_read(t);
     t->launching = true;
     t->captured = false;
+    t->missed = NULL;
     t->before = t->n;
 }
 
@@ -295,6 +297,16 @@ void tags_returned(struct tags_thread *t, bool failed)
     t->launching = false;
     t->current = 0;
     tags_load_end(t, NULL);
+}
+
+void *tags_new_kernel(const struct tags_thread *t)
+{
+    return t->missed;
+}
+
+void tags_captured(struct tags_thread *t)
+{
+    t->captured = true;
 }
 
 /* The number of what the thread has launched, which is taken; 0 = not known. */

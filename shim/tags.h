@@ -61,6 +61,10 @@ struct tags_thread *tags_self(bool start);
 void tags_launch(struct tags_thread *t, const struct tags_key *key, const char *symbol);
 void tags_launch_graph(struct tags_thread *t, void *exec);
 void tags_returned(struct tags_thread *t, bool failed);
+/* The handle of the launch in progress, where this thread had not launched it like this before;
+ * NULL else. */
+void *tags_new_kernel(const struct tags_thread *t);
+void tags_captured(struct tags_thread *t); /* before it returns: it became a graph's node instead */
 
 /* Results went to the host: where the engine marks no forwards, one ends here. */
 void tags_read(struct tags_thread *t);
@@ -78,10 +82,14 @@ void tags_node_cloned(struct tags_thread *t, const void *node, const void *origi
 void tags_node_set(struct tags_thread *t, const void *node); /* in its graph, not in an exec */
 void tags_node_destroyed(const void *node);
 
-/* Executable graphs. Between begin and end the nodes that are cloned belong to the new one. */
+/* Executable graphs. Between begin and end the nodes that are cloned, and those that are named (key
+ * NULL: a conditional one), belong to the new one. */
 void tags_exec_begin(struct tags_thread *t);
 void tags_exec_created(struct tags_thread *t, void *exec);
 void tags_exec_end(struct tags_thread *t);
+void tags_exec_item(struct tags_thread *t, const void *node, const struct tags_key *key,
+                    const char *symbol);
+void tags_exec_replaced(struct tags_thread *t, void *exec); /* its kernels: by those that form */
 void tags_exec_node_from(void *exec, const void *node, const void *new_node);
 void tags_exec_node_set(struct tags_thread *t, void *exec, const void *node);
 void tags_exec_enable(void *exec, const void *original, bool enabled);
@@ -95,7 +103,14 @@ void tags_exec_label(void *exec, const char *label);
 void tags_load_begin(struct tags_thread *t, const void *owner_or_handle);
 void tags_load_end(struct tags_thread *t, const void *new_owner);
 void tags_image(struct tags_thread *t, uint32_t id, const void *image, size_t size);
-void tags_kernel(const void *handle, const void *owner, const char *name);
+/* The same, of a cubin or fat binary that stays where it is: it is read only if it is launched. */
+void tags_image_there(struct tags_thread *t, const void *image, size_t size);
+uint32_t tags_image_id(void); /* a number for an image that has none */
+void tags_arch(int sm);       /* which images of a fat binary count */
+bool tags_arch_known(void);
+bool tags_known(const void *handle);
+bool tags_is_library_kernel(const void *handle); /* a CUkernel, not a CUfunction */
+void tags_kernel(const void *handle, const void *owner, const char *name, bool of_library);
 void tags_alias(const void *new_handle, const void *handle); /* the same kernel or owner */
 void tags_unload(const void *owner);
 

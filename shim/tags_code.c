@@ -98,9 +98,26 @@ static uint32_t owner_behind(const void *handle)
     return kernel ? tags.kernels[kernel - 1].owner : map_get(&tags.by_owner, address(handle));
 }
 
-void tags_kernel(const void *handle, const void *owner, const char *name)
+bool tags_is_library_kernel(const void *handle)
 {
     pthread_mutex_lock(&tags.lock);
+    bool is = map_get(&tags.library_kernels, address(handle)) != 0;
+    pthread_mutex_unlock(&tags.lock);
+    return is;
+}
+
+bool tags_known(const void *handle)
+{
+    pthread_mutex_lock(&tags.lock);
+    bool known = map_get(&tags.by_handle, address(handle)) != 0;
+    pthread_mutex_unlock(&tags.lock);
+    return known;
+}
+
+void tags_kernel(const void *handle, const void *owner, const char *name, bool of_library)
+{
+    pthread_mutex_lock(&tags.lock);
+    map_set(&tags.library_kernels, address(handle), of_library);
     uint32_t kernel = kernel_named(name, owner_of(owner));
     uint32_t before = map_get(&tags.by_handle, address(handle));
     if (before != kernel) {
@@ -155,32 +172,69 @@ static void give_image(uint32_t owner, uint32_t id)
     list[o->n++] = id;
 }
 
+/* Say whose image it is that is loaded now. With the lock held. */
+static void own_image(struct tags_thread *t, uint32_t id)
+{
+    uint32_t owner = owner_behind(t->load_owner);
+    if (!owner && !t->load_number)
+        t->load_number = owner_of(NULL);
+    give_image(owner ? owner : t->load_number, id);
+}
+
+static void queue_image(struct tags_image *image)
+{
+    pthread_mutex_lock(&tags.lock);
+    *tags.images_end = image;
+    tags.images_end = &image->next;
+    pthread_mutex_unlock(&tags.lock);
+}
+
 void tags_image(struct tags_thread *t, uint32_t id, const void *image, size_t size)
 {
     struct tags_image *copy = NULL;
     pthread_mutex_lock(&tags.lock);
-    uint32_t owner = owner_behind(t->load_owner);
-    if (!owner && !t->load_number)
-        t->load_number = owner_of(NULL);
-    owner = owner ? owner : t->load_number;
-    give_image(owner, id);
+    own_image(t, id);
     bool room = image && size <= TAGS_IMAGE_BYTES - tags.image_bytes;
-    if (room)
+    if (room && (copy = malloc(sizeof *copy + size)) != NULL)
         tags.image_bytes += size;
     pthread_mutex_unlock(&tags.lock);
-    if (room && (copy = malloc(sizeof *copy + size)) != NULL) {
-        *copy = (struct tags_image){.id = id, .size = size};
-        memcpy(copy->bytes, image, size);
-    }
-    pthread_mutex_lock(&tags.lock);
-    if (copy) {
-        *tags.images_end = copy;
-        tags.images_end = &copy->next;
-    } else if (room)
-        tags.image_bytes -= size;
-    pthread_mutex_unlock(&tags.lock);
-    if (!copy)
+    if (!copy) {
         tags_count(TAGS_MODULES, 1);
+        return;
+    }
+    *copy = (struct tags_image){.id = id, .size = size};
+    memcpy(copy->bytes, image, size);
+    queue_image(copy);
+}
+
+void tags_image_there(struct tags_thread *t, const void *image, size_t size)
+{
+    struct tags_image *note = malloc(sizeof *note);
+    uint32_t id = tags_image_id();
+    pthread_mutex_lock(&tags.lock);
+    own_image(t, id);
+    pthread_mutex_unlock(&tags.lock);
+    if (!note) {
+        tags_count(TAGS_MODULES, 1);
+        return;
+    }
+    *note = (struct tags_image){.id = id, .size = size, .there = image};
+    queue_image(note);
+}
+
+uint32_t tags_image_id(void)
+{
+    return atomic_fetch_add(&tags.image_id, 1);
+}
+
+void tags_arch(int sm)
+{
+    atomic_store(&tags.arch, sm);
+}
+
+bool tags_arch_known(void)
+{
+    return atomic_load_explicit(&tags.arch, memory_order_relaxed) != 0;
 }
 
 static int of_another(uint64_t key, uint32_t kernel, void *owner)

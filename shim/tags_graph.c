@@ -69,6 +69,23 @@ void tags_node_cloned(struct tags_thread *t, const void *node, const void *origi
     pthread_mutex_unlock(&tags.lock);
 }
 
+void tags_exec_item(struct tags_thread *t, const void *node, const struct tags_key *key,
+                    const char *symbol)
+{
+    struct tags_exec *e = t->forming;
+    if (!e)
+        return;
+    pthread_mutex_lock(&tags.lock);
+    uint32_t config = key ? tags_config_of(key, symbol) : 0;
+    if (config)
+        add_item(e, node, node, config);
+    else if (key)
+        e->lost = true;
+    else
+        e->conditional = true;
+    pthread_mutex_unlock(&tags.lock);
+}
+
 static void free_exec(struct tags_exec *e)
 {
     if (!e)
@@ -132,6 +149,23 @@ void tags_exec_created(struct tags_thread *t, void *exec)
             t->forming = NULL;
         }
     }
+    pthread_mutex_unlock(&tags.lock);
+}
+
+void tags_exec_replaced(struct tags_thread *t, void *exec)
+{
+    struct tags_exec *e = t->forming;
+    pthread_mutex_lock(&tags.lock);
+    uint32_t at = map_get(&tags.exec_of, address(exec));
+    struct tags_exec *old = at ? tags.execs[at - 1] : NULL;
+    if (old && e && old->n == e->n && !e->lost) {
+        /* An update keeps the nodes, which go on being named by those of the first graph. */
+        for (uint32_t i = 0; i < e->n; i++)
+            old->items[i].config = e->items[i].config;
+        old->conditional = e->conditional;
+        old->list = 0;
+    } else if (old)
+        old->lost = true;
     pthread_mutex_unlock(&tags.lock);
 }
 

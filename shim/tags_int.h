@@ -73,6 +73,7 @@ struct tags_image {
     struct tags_image *next;
     uint32_t id;
     size_t size;
+    const unsigned char *there; /* not copied; else NULL */
     unsigned char bytes[];
 };
 
@@ -83,6 +84,7 @@ struct tags_thread {
     uint32_t generation;      /* of the handles that the cache knows */
     uint32_t current;         /* configuration of the call in progress; 0 = none */
     bool launching, captured; /* it is a launch; it became a node of a graph instead */
+    void *missed;             /* its handle, where the cache did not know it */
     uint32_t before;          /* entries before it */
     const void *load_owner;   /* see tags_load_begin; */
     uint32_t load_number;     /* the owner's number, once there is one */
@@ -100,7 +102,8 @@ struct tags_thread {
 struct tags {
     pthread_mutex_t lock;
     _Atomic bool closed, forked;
-    _Atomic uint32_t generation;
+    _Atomic uint32_t generation, image_id;
+    _Atomic int arch; /* 90 for sm_90; 0 = not known */
     _Atomic uint64_t gaps[N_TAGS_GAPS];
     _Atomic(const char *) refused, version;
     struct tags_thread *threads;
@@ -113,6 +116,7 @@ struct tags {
     struct tags_graph *graphs;
     struct map config_of, list_of, kernel_of; /* by hash */
     struct map by_handle, by_owner;           /* handle -> kernel, owner's handle -> owner */
+    struct map library_kernels;               /* handles that are CUkernels */
     struct map node_config;                   /* node -> configuration, or TAGS_CONDITION */
     struct map exec_of;                       /* exec -> 1 + index */
     uint32_t n_execs;

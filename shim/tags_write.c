@@ -4,17 +4,20 @@
 
 #include "shim/tags_int.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "shim/core.h"
 #include "shim/log.h"
 #include "sql/cubin.h"
+#include "sql/fatbin.h"
 #include "sql/store_kernels.h"
 
 static const struct {
@@ -24,8 +27,9 @@ static const struct {
     [TAGS_UNMARKED] = {"forwards_unmarked",
                        "no engine marks them: each ends where results go to the host"},
     [TAGS_GRAPH] = {"graph_unknown", "launches of CUDA graphs that were not seen being built"},
-    [TAGS_CONDITIONAL] = {"graph_conditional",
-                          "launches of CUDA graphs whose conditional parts are counted once each"},
+    [TAGS_CONDITIONAL] =
+        {"graph_conditional",
+         "launches of CUDA graphs with conditional parts, which are listed once or not at all"},
     [TAGS_UNSEEN] = {"launches_unseen", "through a deprecated function of the driver"},
     [TAGS_LISTS] = {"kernel_lists_left_out", "forwards with too many or too long lists"},
     [TAGS_MODULES] = {"modules_left_out", "code images that found no room"},
@@ -49,9 +53,16 @@ struct stored {
 enum { LIST_NEW, LIST_PUT, LIST_SETTLED };
 
 static struct {
-    struct map image;      /* CUPTI's module id -> 1 + number of the parsed image */
     struct parsed *parsed; /* (n_parsed) */
-    uint32_t n_parsed;
+    uint32_t n_parsed, n_links, n_there;
+    struct link {
+        uint32_t id, parsed; /* image number -> index of what was read from it */
+    } * links;
+    struct there {
+        uint32_t id;
+        size_t size;
+        const unsigned char *bytes; /* NULL: it was read */
+    } * there;
     struct stored *configs, *kernels;
     unsigned char *lists; /* LIST_... */
     uint32_t room_configs, room_kernels, room_lists;
@@ -88,7 +99,7 @@ static int reach(void *list, uint32_t *room, uint32_t n, size_t bytes)
 }
 
 /* Keep a copy for disassembly, where PROBE_SAVE_CUBINS names a folder. */
-static void save_image(const struct tags_image *image, const struct cubin *c)
+static void save_cubin(const struct cubin *c, const void *bytes, size_t size)
 {
     char path[sizeof probe.options.save_cubins + SHA256_HEX + 8];
     if (!probe.options.save_cubins[0])
@@ -97,34 +108,111 @@ static void save_image(const struct tags_image *image, const struct cubin *c)
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 && errno == EEXIST)
         return;
-    if (fd < 0 || write(fd, image->bytes, image->size) != (ssize_t)image->size)
+    if (fd < 0 || write(fd, bytes, size) != (ssize_t)size)
         log_line("%s: %s", path, strerror(errno));
     if (fd >= 0)
         close(fd);
 }
 
-static void read_image(const struct tags_image *image)
+static void add_link(uint32_t id, uint32_t parsed)
+{
+    struct link *list = tags_grow(done.links, done.n_links, TAGS_CONFIGS, sizeof *list);
+    if (!list)
+        return;
+    done.links = list;
+    list[done.n_links++] = (struct link){id, parsed};
+}
+
+static void read_cubin(uint32_t id, const void *bytes, size_t size)
 {
     char name[40];
-    snprintf(name, sizeof name, "module %u", image->id);
-    struct parsed p = {.bytes = image->size, .seen_ns = now_ns()};
-    if (cubin_read(&p.cubin, name, image->bytes, image->size, &done.unread))
+    snprintf(name, sizeof name, "module %u", id);
+    struct parsed p = {.bytes = size, .seen_ns = now_ns()};
+    if (cubin_read(&p.cubin, name, bytes, size, &done.unread))
         tags_count(TAGS_UNREAD, 1);
-    save_image(image, &p.cubin);
+    save_cubin(&p.cubin, bytes, size);
     for (uint32_t i = 0; i < done.n_parsed; i++)
         if (!strcmp(done.parsed[i].cubin.hash, p.cubin.hash)) {
             cubin_free(&p.cubin);
-            map_set(&done.image, (uint64_t)image->id + 1, i + 1);
+            add_link(id, i);
             return;
         }
     struct parsed *list = tags_grow(done.parsed, done.n_parsed, TAGS_KERNELS, sizeof *list);
-    if (!list || map_set(&done.image, (uint64_t)image->id + 1, done.n_parsed + 1)) {
+    if (!list) {
         tags_count(TAGS_MODULES, 1);
         cubin_free(&p.cubin);
+        return;
+    }
+    done.parsed = list;
+    list[done.n_parsed] = p;
+    add_link(id, done.n_parsed++);
+}
+
+/* The architecture of the cubins in a fat binary that the driver takes: the latest of the device's
+ * generation that the device can run. */
+static int best_arch(const unsigned char *bytes, size_t size)
+{
+    struct fatbin_image image;
+    int device = atomic_load(&tags.arch), best = 0;
+    for (size_t at = 0; fatbin_next(bytes, size, &at, &image);)
+        if (image.kind == FATBIN_CUBIN && image.arch > best &&
+            (!device || (image.arch <= device && image.arch / 10 == device / 10)))
+            best = image.arch;
+    return best;
+}
+
+static void read_fatbin(uint32_t id, const unsigned char *bytes, size_t size)
+{
+    struct fatbin_image image;
+    int arch = best_arch(bytes, size);
+    for (size_t at = 0; fatbin_next(bytes, size, &at, &image);) {
+        unsigned char *plain;
+        size_t n;
+        if (image.kind != FATBIN_CUBIN || image.arch != arch)
+            continue;
+        if (fatbin_unpack(&image, &plain, &n, &done.unread)) {
+            tags_count(TAGS_UNREAD, 1);
+            continue;
+        }
+        read_cubin(id, plain, n);
+        free(plain);
+    }
+}
+
+static void read_bytes(uint32_t id, const unsigned char *bytes, size_t size)
+{
+    if (size > SELFMAG && !memcmp(bytes, ELFMAG, SELFMAG))
+        read_cubin(id, bytes, size);
+    else
+        read_fatbin(id, bytes, size);
+}
+
+/* Read what was left in place; its library may have been unloaded since. */
+static void read_there(struct there *t)
+{
+    unsigned char *copy = malloc(t->size);
+    struct iovec to = {copy, t->size}, from = {(void *)(uintptr_t)t->bytes, t->size};
+    if (copy && process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)t->size)
+        read_bytes(t->id, copy, t->size);
+    else {
+        err_set(&done.unread, "module %u: not in memory any more", t->id);
+        tags_count(TAGS_UNREAD, 1);
+    }
+    free(copy);
+    t->bytes = NULL;
+}
+
+static void take_image(const struct tags_image *image)
+{
+    struct there *list =
+        image->there ? tags_grow(done.there, done.n_there, TAGS_CONFIGS, sizeof *list) : NULL;
+    if (!image->there)
+        read_bytes(image->id, image->bytes, image->size);
+    else if (list) {
+        done.there = list;
+        list[done.n_there++] = (struct there){image->id, image->size, image->there};
     } else
-        list[done.n_parsed++] = p;
-    if (list)
-        done.parsed = list;
+        tags_count(TAGS_MODULES, 1);
 }
 
 void tags_read_images(void)
@@ -138,9 +226,9 @@ void tags_read_images(void)
     pthread_mutex_unlock(&tags.lock);
     for (; image; image = next) {
         next = image->next;
-        read_image(image);
+        take_image(image);
         pthread_mutex_lock(&tags.lock);
-        tags.image_bytes -= image->size;
+        tags.image_bytes -= image->there ? 0 : image->size;
         pthread_mutex_unlock(&tags.lock);
         free(image);
     }
@@ -165,22 +253,44 @@ static void look_in(struct found *f, uint32_t parsed, const char *name)
         f->several = true;
 }
 
+/* A copy of the numbers of an owner's images; owned by the caller. */
+static uint32_t *images_of(uint32_t owner, uint32_t *out_n)
+{
+    uint32_t *copy = NULL;
+    *out_n = 0;
+    pthread_mutex_lock(&tags.lock);
+    const struct tags_owner *o = owner ? &tags.owners[owner - 1] : NULL;
+    if (o && o->n && (copy = malloc(o->n * sizeof *copy)) != NULL) {
+        memcpy(copy, o->images, o->n * sizeof *copy);
+        *out_n = o->n;
+    }
+    pthread_mutex_unlock(&tags.lock);
+    return copy;
+}
+
+static void look_in_image(struct found *f, uint32_t id, const char *name)
+{
+    for (uint32_t i = 0; i < done.n_there; i++)
+        if (done.there[i].id == id && done.there[i].bytes)
+            read_there(&done.there[i]);
+    for (uint32_t i = 0; i < done.n_links; i++)
+        if (done.links[i].id == id)
+            look_in(f, done.links[i].parsed, name);
+}
+
 /* Among the images of its owner, or else among all. */
 static const char *find_code(const struct tags_kernel *k, struct found *f)
 {
+    uint32_t n, *images = images_of(k->owner, &n);
     *f = (struct found){0};
-    pthread_mutex_lock(&tags.lock);
-    const struct tags_owner *o = k->owner ? &tags.owners[k->owner - 1] : NULL;
-    for (uint32_t i = 0; o && i < o->n; i++) {
-        uint32_t parsed = map_get(&done.image, (uint64_t)o->images[i] + 1);
-        if (parsed)
-            look_in(f, parsed - 1, k->name);
-    }
-    pthread_mutex_unlock(&tags.lock);
-    const char *how = f->kernel ? "exact" : "symbol";
-    for (uint32_t i = 0; !(f->kernel && how[0] == 'e') && i < done.n_parsed; i++)
+    for (uint32_t i = 0; i < n; i++)
+        look_in_image(f, images[i], k->name);
+    free(images);
+    if (f->kernel)
+        return f->several ? "ambiguous" : "exact";
+    for (uint32_t i = 0; i < done.n_parsed; i++)
         look_in(f, i, k->name);
-    return f->several ? "ambiguous" : f->kernel ? how : NULL;
+    return f->several ? "ambiguous" : f->kernel ? "symbol" : NULL;
 }
 
 static int put_kernel(struct store *s, uint32_t number, struct stored **out,
@@ -369,7 +479,9 @@ int tags_state(struct store *s, struct err *err)
         return 0;
     if (version && !done.version_stated) {
         done.version_stated = true;
-        facts_setting(&probe.facts, &probe.spool, "cupti_version", version, "api");
+        facts_setting(&probe.facts, &probe.spool,
+                      version[0] >= '0' && version[0] <= '9' ? "cupti_version" : "kernels_seen",
+                      version, "api");
     }
     if (refused && !done.refusal_stated && store_gap(s, "cupti_refused", 1, refused, err))
         return -1;

@@ -58,6 +58,7 @@ noinst_LIBRARIES += %D%/libsql.a
 %C%_libsql_a_CFLAGS = $(AM_CFLAGS) -fPIC -fvisibility=hidden
 %C%_libsql_a_SOURCES = \
 	%D%/cubin.c %D%/cubin.h \
+	%D%/fatbin.c %D%/fatbin.h \
 	%D%/print.c %D%/print.h \
 	%D%/record.h \
 	%D%/recover.c %D%/recover.h \

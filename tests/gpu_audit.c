@@ -1,7 +1,7 @@
-/* Counts what CUPTI's activity records say was run, to compare the probe's lists with. Preloaded
- * beside the probe; AUDIT_OUT=FILE gets a line for each kernel and way of launching it: name, grid,
- * block, dynamic and static shared memory, registers, count, tab-separated. Built against NVIDIA's
- * own headers. */
+/* Counts what CUPTI's activity records say was run, to compare the lists of a preloaded probe with.
+ * Injected: CUDA_INJECTION64_PATH=gpu_audit.so; AUDIT_OUT=FILE gets a line for each kernel and way
+ * of launching it: name, grid, block, dynamic and static shared memory, registers, count,
+ * tab-separated. Built against NVIDIA's own headers. */
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <cupti.h>
@@ -18,7 +18,7 @@ static struct row {
     CUpti_ActivityKernel10 k;
     long count;
 } * rows;
-static int n_rows;
+static int n_rows, n_given, n_taken;
 static pid_t owner;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -46,6 +46,7 @@ static void take(const CUpti_ActivityKernel10 *k)
 
 static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *size, size_t *max_records)
 {
+    n_given++;
     *buffer = aligned_alloc(8, BUFFER_BYTES);
     *size = BUFFER_BYTES;
     *max_records = 0;
@@ -56,6 +57,7 @@ static void CUPTIAPI take_buffer(CUcontext c, uint32_t stream, uint8_t *buffer, 
 {
     CUpti_Activity *r = NULL;
     size_t dropped = 0;
+    n_taken++;
     (void)size;
     while (cuptiActivityGetNextRecord(buffer, valid, &r) == CUPTI_SUCCESS)
         if (r->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL ||
@@ -72,7 +74,9 @@ static void finish(void)
     const char *path = getenv("AUDIT_OUT");
     if (getpid() != owner || !path)
         return;
-    cuptiActivityFlushAll(1);
+    int rc = cuptiActivityFlushAll(1);
+    fprintf(stderr, "gpu_audit: %d buffers given, %d taken, %d kinds of launch, flush %d\n",
+            n_given, n_taken, n_rows, rc);
     FILE *f = fopen(path, "w");
     for (int i = 0; f && i < n_rows; i++) {
         const CUpti_ActivityKernel10 *k = &rows[i].k;
@@ -84,18 +88,17 @@ static void finish(void)
         fclose(f);
 }
 
-__attribute__((constructor)) static void start(void)
+/* The driver calls this from within cuInit, before there is any context. */
+int InitializeInjection(void);
+
+int InitializeInjection(void)
 {
-    CUresult (*init)(unsigned);
-    void *driver = getenv("AUDIT_OUT") ? dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) : NULL;
-    if (!driver || !(*(void **)&init = dlsym(driver, "cuInit")) || init(0))
-        return;
     rows = calloc(ROWS, sizeof *rows);
     owner = getpid();
-    unsetenv("LD_PRELOAD"); /* the program's children are no concern of ours */
     int rc = cuptiActivityRegisterCallbacks(give_buffer, take_buffer);
     int rc2 = cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
     if (rc || rc2)
         fprintf(stderr, "gpu_audit: error %d %d\n", rc, rc2);
     atexit(finish);
+    return 1;
 }

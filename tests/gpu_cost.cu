@@ -1,17 +1,24 @@
-/* What the probe costs a launch: the same loops in one process, before and after it is attached.
- * usage: gpu_cost LIBPROBE (with PROBE_DB set; do not preload it) */
+/* What the preloaded probe costs a launch: the driver's own functions and the probe's wrappers of
+ * them in turn, in one process. usage: LD_PRELOAD=libprobe.so gpu_cost; or gpu_cost LIBCUPTI, which
+ * attaches a subscriber that does nothing, to tell what CUPTI costs by itself. */
 #include <algorithm>
-#include <cuda_runtime.h>
+#include <cuda.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-enum { REPEATS = 15, LAUNCHES = 20000, NODES = 500, REPLAYS = 200 };
+enum { ROUNDS = 801, LAUNCHES = 100, NODES = 500 };
 
-__global__ void empty(int *x)
-{
-}
+typedef CUresult (*launch_fn)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+                              unsigned, unsigned, CUstream, void **, void **);
+typedef CUresult (*replay_fn)(CUgraphExec, CUstream);
+
+static CUfunction kernel;
+static CUstream stream;
+static CUgraphExec exec;
+static void *arguments[1];
 
 static double now_ns()
 {
@@ -20,67 +27,107 @@ static double now_ns()
     return t.tv_sec * 1e9 + t.tv_nsec;
 }
 
-static cudaStream_t stream;
-
-/* The median over the repeats, in ns of one. */
-template <typename F> static double measure(int n, F body)
+static double median(double *list)
 {
-    double took[REPEATS];
-    for (int r = 0; r < REPEATS; r++) {
-        cudaStreamSynchronize(stream);
-        double start = now_ns();
-        for (int i = 0; i < n; i++)
-            body(i);
-        cudaStreamSynchronize(stream);
-        took[r] = (now_ns() - start) / n;
+    std::sort(list, list + ROUNDS);
+    return list[ROUNDS / 2];
+}
+
+/* Both in turn, the queue empty each time; the host's time for one. */
+template <typename F> static void compare(const char *what, int n, F one, void *a, void *b)
+{
+    static double took[2][ROUNDS], difference[ROUNDS];
+    for (int r = 0; r < ROUNDS; r++) {
+        for (int k = 0; k < 2; k++) {
+            int which = (r + k) & 1;
+            cuStreamSynchronize(stream);
+            double start = now_ns();
+            for (int i = 0; i < n; i++)
+                one(which ? b : a, i);
+            took[which][r] = (now_ns() - start) / n;
+        }
+        difference[r] = took[1][r] - took[0][r];
     }
-    std::sort(took, took + REPEATS);
-    return took[REPEATS / 2];
+    double d = median(difference);
+    printf("%-8s %8.1f ns by the driver, %8.1f ns with the probe, difference %+7.1f ns\n", what,
+           median(took[0]), median(took[1]), d);
 }
 
-static void launch(int i)
+static void one_launch(void *fn, int i)
 {
-    empty<<<1 + (i & 7), 32, 0, stream>>>(NULL);
+    ((launch_fn)fn)(kernel, 1 + (i & 7), 1, 1, 32, 1, 1, 0, stream, arguments, NULL);
 }
 
-static cudaGraphExec_t build()
+static void one_replay(void *fn, int)
 {
-    cudaGraph_t g;
-    cudaGraphExec_t e;
-    cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
+    ((replay_fn)fn)(exec, stream);
+}
+
+static void on_callback(void *, unsigned, unsigned, const void *)
+{
+}
+
+static int subscribe(const char *path)
+{
+    void *lib = dlopen(path, RTLD_NOW), *handle;
+    int (*subscribe)(void **, void (*)(void *, unsigned, unsigned, const void *), void *);
+    int (*enable)(unsigned, void *, unsigned, unsigned);
+    if (!lib || !(*(void **)&subscribe = dlsym(lib, "cuptiSubscribe")) ||
+        !(*(void **)&enable = dlsym(lib, "cuptiEnableCallback")))
+        return 1;
+    int rc = subscribe(&handle, on_callback, NULL);
+    return rc ? rc : enable(1, handle, 1, 307) || enable(1, handle, 1, 514);
+}
+
+static double used_mib()
+{
+    size_t left, all;
+    cuMemGetInfo(&left, &all);
+    return (double)(all - left) / (1 << 20);
+}
+
+static void set_up()
+{
+    static const char source[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
+                                 ".visible .entry empty(.param .u64 x)\n{\nret;\n}\n";
+    static void *nothing;
+    CUmodule module;
+    CUcontext context;
+    CUdevice device;
+    CUgraph graph;
+    arguments[0] = &nothing;
+    cuInit(0);
+    cuDeviceGet(&device, 0);
+    cuDevicePrimaryCtxRetain(&context, device);
+    cuCtxSetCurrent(context);
+    cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+    cuModuleLoadData(&module, source);
+    cuModuleGetFunction(&kernel, module, "empty");
+    cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
     for (int i = 0; i < NODES; i++)
-        launch(i);
-    cudaStreamEndCapture(stream, &g);
-    cudaGraphInstantiate(&e, g, 0);
-    cudaGraphDestroy(g);
-    return e;
-}
-
-static void table(const char *when)
-{
-    cudaGraphExec_t e = build();
-    for (int i = 0; i < 2; i++) {
-        double eager = measure(LAUNCHES, launch);
-        double graph = measure(REPLAYS, [&](int) { cudaGraphLaunch(e, stream); });
-        size_t left, all;
-        cudaMemGetInfo(&left, &all);
-        printf("%-8s %9.1f ns a launch, %9.1f ns a replay of %d, device memory in use %.1f MiB\n",
-               when, eager, graph, (int)NODES, (double)(all - left) / (1 << 20));
-    }
+        one_launch((void *)cuLaunchKernel, i);
+    cuStreamEndCapture(stream, &graph);
+    cuGraphInstantiate(&exec, graph, 0);
 }
 
 int main(int argc, char **argv)
 {
-    cudaStreamCreate(&stream);
-    launch(0);
-    table("off");
-    void *lib = argc > 1 ? dlopen(argv[1], RTLD_NOW) : NULL;
-    int (*attach)(void);
-    if (!lib || !(*(void **)&attach = dlsym(lib, "InitializeInjection"))) {
-        printf("%s\n", argc > 1 ? dlerror() : "which library?");
-        return 1;
+    set_up();
+    /* The C library's dlsym gives the driver's own functions also under the probe. */
+    void *(*plain_dlsym)(void *, const char *) = NULL;
+    *(void **)&plain_dlsym = dlsym(dlopen("libc.so.6", RTLD_NOW), "dlsym");
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    void *launch = plain_dlsym(driver, "cuLaunchKernel"), *probed = dlsym(driver, "cuLaunchKernel");
+    void *replay = plain_dlsym(driver, "cuGraphLaunch"), *preplay = dlsym(driver, "cuGraphLaunch");
+    printf("%s\n", launch != probed ? "the probe wraps the driver" : "no probe");
+    compare("launch", LAUNCHES, one_launch, launch, probed);
+    compare("replay", 4, one_replay, replay, preplay);
+    if (argc > 1) {
+        double before = used_mib();
+        int rc = subscribe(argv[1]);
+        printf("%s attached: %d, %+.1f MiB of device memory\n", argv[1], rc, used_mib() - before);
+        compare("launch", LAUNCHES, one_launch, launch, launch);
+        compare("replay", 4, one_replay, replay, replay);
     }
-    attach();
-    table("on");
     return 0;
 }

@@ -32,13 +32,15 @@ gpu-tools: $(gpu_tools)
 	$(AM_V_GEN)$(NVCC) -O2 $(NVCC_ARCH) -cudart static -o $@ $(srcdir)/%D%/gpu_cases.cu \
 	  -L$(CUDA_HOME)/lib64/stubs -lcuda
 %D%/gpu_cost: %D%/gpu_cost.cu
-	$(AM_V_GEN)$(NVCC) -O2 $(NVCC_ARCH) -cudart static -o $@ $(srcdir)/%D%/gpu_cost.cu
+	$(AM_V_GEN)$(NVCC) -O2 $(NVCC_ARCH) -cudart static -o $@ $(srcdir)/%D%/gpu_cost.cu \
+	  -L$(CUDA_HOME)/lib64/stubs -lcuda
 endif
 
 sh_tests = \
 	%D%/cli_batch.sh \
 	%D%/cli_neartie.sh \
 	%D%/cli_fault.sh \
+	%D%/cli_kernels.sh \
 	%D%/cli_kill.sh \
 	%D%/cli_preload.sh \
 	%D%/cli_report.sh \
@@ -65,6 +67,13 @@ noinst_PROGRAMS += %D%/inject.so
 %C%_inject_so_SOURCES = %D%/inject.c
 %C%_inject_so_CFLAGS = $(WARN_CFLAGS) -fPIC
 %C%_inject_so_LDFLAGS = -shared
+
+# A driver without a device, and a program that uses it.
+noinst_PROGRAMS += %D%/libfakecuda.so %D%/cuda_host
+%C%_libfakecuda_so_SOURCES = %D%/fake_cuda.c
+%C%_libfakecuda_so_CFLAGS = $(WARN_CFLAGS) -fPIC -fvisibility=hidden
+%C%_libfakecuda_so_LDFLAGS = -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic
+EXTRA_DIST += %D%/data/plain.cubin
 
 check_PROGRAMS += %D%/context_hash_t
 %C%_context_hash_t_LDADD = shim/libshim.a -lxxhash
