@@ -16,7 +16,13 @@ double stat_binomial_upper(size_t k, size_t n, double p)
     if (p >= 1)
         return 1;
     /* P(X >= k) is the beta distribution's P(Y <= p) for Y ~ Beta(k, n - k + 1). */
-    return gsl_cdf_beta_P(p, (double)k, (double)(n - k) + 1);
+    double upper = gsl_cdf_beta_P(p, (double)k, (double)(n - k) + 1);
+    if (!isnan(upper))
+        return upper;
+    /* GSL's continued fraction gives up near the mean of a million trials and more, where the
+     * normal is good to three digits. */
+    double mean = (double)n * p;
+    return gsl_cdf_ugaussian_Q(((double)k - 0.5 - mean) / sqrt(mean * (1 - p)));
 }
 
 /* Exact: after each trial, at[j] = P(j successes so far) for j < k; the rest of the mass has

@@ -19,6 +19,8 @@ static void test_binomial(void)
     is_near(stat_binomial_upper(3, 3, .1), .001, 1e-15, "binomial: all of 3");
     is_near(stat_binomial_upper(0, 3, .1), 1, 0, "binomial: at least none");
     is_near(stat_binomial_upper(4, 3, .1), 0, 0, "binomial: more than there are");
+    is_near(stat_binomial_upper(2110070, 8428500, .250361), .53111, 1e-4,
+            "binomial: near the mean of millions, where GSL gives up");
 }
 
 /* P(at least k of n) by summing over all subsets. */
