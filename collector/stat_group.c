@@ -17,6 +17,7 @@ enum figure {
     FIG_PLACE_END = FIG_TAG + PAIR_MAX_TAGS,
     FIG_AFTER = FIG_PLACE_END, /* rows since the start of the forward, if it is not the first */
     FIG_BEFORE,                /* rows up to the end of the forward */
+    FIG_TILE,                  /* whether the row's tile of `modulus` rows of the forward is full */
     FIG_RESIDUE,
     FIG_OCTAVE /* of the position */
 };
@@ -37,7 +38,7 @@ static const struct figure_info {
 enum {
     MOST_VALUES = 64,    /* distinct values of a figure that each become an atom; more are joined */
     MOST_CONFIGS = 4096, /* launch configurations that each become a group */
-    MOST_SLOTS = 40,
+    MOST_SLOTS = 48,
     N_NEAR = 6, /* atoms of a distance to a boundary: 1, 2, 3, 4, 5 to 8, further */
     N_OCTAVES = 31
 };
@@ -257,6 +258,25 @@ static void add_boundaries(struct groups *groups, const struct pairs *pairs, int
         add_range(groups, before, "rows before a boundary", GROUP_BEFORE, near_limits[k], 0, k + 1);
 }
 
+/* Rows that do not fill the last tile of a forward, for a side that runs several tokens in one. */
+static void add_tiles(struct groups *groups, const struct pairs *pairs, int side)
+{
+    static const int tiles[] = {8, 16, 32, 64};
+    for (size_t t = 0; t < sizeof tiles / sizeof *tiles; t++) {
+        bool partial = false;
+        for (size_t w = 0; w < pairs->n_wheres && !partial; w++) {
+            const struct pair_where *where = &pairs->wheres[w];
+            int32_t n = side == 0 ? where->a.n_tokens : where->b.n_tokens;
+            partial = n > tiles[t] && n % tiles[t];
+        }
+        if (!partial)
+            continue;
+        struct slot *slot = add_slot(groups, FIG_TILE, side, 2);
+        slot->modulus = tiles[t];
+        add_range(groups, slot, "rows of a partial tile", GROUP_PARTIAL, tiles[t], 0, 1);
+    }
+}
+
 static void add_residues(struct groups *groups, int modulus)
 {
     static const int windows[] = {2, 3, 4, 8};
@@ -278,8 +298,10 @@ static void add_positions(struct groups *groups, const struct pairs *pairs, int 
     int32_t last = 0;
     for (size_t i = 0; i < pairs->n; i++)
         last = pairs->pos[i] > last ? pairs->pos[i] : last;
-    for (int side = 1; side >= 0; side--)
+    for (int side = 1; side >= 0; side--) {
         add_boundaries(groups, pairs, side);
+        add_tiles(groups, pairs, side);
+    }
     for (size_t m = 0; m < sizeof moduli / sizeof *moduli && moduli[m] <= last; m++)
         add_residues(groups, moduli[m]);
     if (chunk > 1 && chunk != 16 && chunk != 32 && chunk != 64 && chunk <= last &&
@@ -343,6 +365,9 @@ void group_name(const struct group *group, char *buf, size_t size)
     case GROUP_BEFORE:
         snprintf(buf, size, "%slast %d %s", side, group->value, group->field);
         return;
+    case GROUP_PARTIAL:
+        snprintf(buf, size, "%s%s of %d", side, group->field, group->value);
+        return;
     case GROUP_RESIDUE:
         snprintf(buf, size, "%s mod %d = %d", group->field, group->modulus, group->value);
         return;
@@ -381,32 +406,39 @@ static int near_atom(int32_t distance)
     return k;
 }
 
-/* Distance of a row to its forward's start (the first row is 1) or end (the last row is 1), or
- * PAIR_UNKNOWN: a forward of one token, or the first of its sequence. */
-static int32_t boundary_distance(const struct pairs *pairs, size_t i, const struct slot *slot)
+/* Tokens of the row's forward on this side, or 0: one token, or the row's place in it unknown. */
+static int32_t forward_tokens(const struct pairs *pairs, size_t i, int side)
+{
+    const struct pair_where *where = &pairs->wheres[pairs->where[i]];
+    int32_t n = side == 0 ? where->a.n_tokens : where->b.n_tokens;
+    return pairs->offset[side][i] == PAIR_UNKNOWN || n < 2 ? 0 : n;
+}
+
+/* The atom of the row's distance to its forward's start (the first row is 1; not in the first
+ * forward of a sequence) or end (the last row is 1), or of its tile; -1: it has none. */
+static int forward_atom(const struct pairs *pairs, size_t i, const struct slot *slot)
 {
     int32_t offset = pairs->offset[slot->side][i];
-    const struct pair_where *where = &pairs->wheres[pairs->where[i]];
-    int32_t n_tokens = slot->side == 0 ? where->a.n_tokens : where->b.n_tokens;
-    if (offset == PAIR_UNKNOWN || n_tokens < 2)
-        return PAIR_UNKNOWN;
+    int32_t n = forward_tokens(pairs, i, slot->side);
+    if (!n)
+        return -1;
+    if (slot->figure == FIG_TILE)
+        return slot->first + (offset < n / slot->modulus * slot->modulus);
     if (slot->figure == FIG_BEFORE)
-        return n_tokens - offset;
-    return pairs->pos[i] > offset ? offset + 1 : PAIR_UNKNOWN;
+        return slot->first + near_atom(n - offset);
+    return pairs->pos[i] > offset ? slot->first + near_atom(offset + 1) : -1;
 }
 
 /* The atom of a figure that is the row's own, or -1. */
 static int row_atom(const struct pairs *pairs, size_t i, const struct slot *slot)
 {
-    int32_t distance;
     switch (slot->figure) {
     case FIG_RESIDUE:
         return slot->first + pairs->pos[i] % slot->modulus;
     case FIG_OCTAVE:
         return slot->first + 31 - __builtin_clz((unsigned)pairs->pos[i] | 1);
     default:
-        distance = boundary_distance(pairs, i, slot);
-        return distance == PAIR_UNKNOWN ? -1 : slot->first + near_atom(distance);
+        return forward_atom(pairs, i, slot);
     }
 }
 

@@ -13,6 +13,7 @@ enum group_test {
     GROUP_ABOVE,   /* figure > value */
     GROUP_AFTER,   /* the first `value` rows of a forward that is not the first */
     GROUP_BEFORE,  /* the last `value` rows of a forward of several */
+    GROUP_PARTIAL, /* rows of the last tile of `value` of a forward, where they do not fill it */
     GROUP_RESIDUE, /* position mod modulus = value */
     GROUP_WINDOW,  /* position mod modulus < value */
     GROUP_TAIL,    /* position mod modulus >= modulus - value */
