@@ -216,14 +216,23 @@ static bool explains_scale(const struct verdict *verdict, int shift)
     return verdict->tests[shift].share > grown / 2;
 }
 
-/* The test that says most about where a SYSTEMATIC difference sits; -1: none rejects. Where the
- * scale as a whole has grown, a tag is named only if it is alone: its other rows are sound. */
+/* Where the scale as a whole has grown, a tag is named only if it tells where: its other rows are
+ * sound, or much better than its own. */
+static bool tag_tells(const struct verdict *verdict)
+{
+    static const double much = 2;
+    const struct verdict_tag *tag = &verdict->tags[0];
+    return tag->ratio_rest <= verdict->tests[TEST_TAG].limit ||
+           (tag->ratio > much * tag->ratio_rest && tag->scale > much * tag->scale_rest);
+}
+
+/* The test that says most about where a SYSTEMATIC difference sits; -1: none rejects. */
 static int systematic_reason(const struct verdict *verdict)
 {
     const struct verdict_test *tests = verdict->tests;
     bool grown = tests[TEST_SCALE].rejects;
     int shift = stronger_shift(verdict);
-    if (tests[TEST_TAG].rejects && (!grown || verdict->tags[0].ratio_rest <= tests[TEST_TAG].limit))
+    if (tests[TEST_TAG].rejects && (!grown || tag_tells(verdict)))
         return TEST_TAG;
     if (tests[TEST_ID].rejects && !grown)
         return TEST_ID;

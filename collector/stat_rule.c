@@ -92,6 +92,23 @@ static double largest_of_floor(const struct stat_input *input)
     return largest * floor->stretch;
 }
 
+static double largest_sequence_scale(const struct pairs *control)
+{
+    enum { LEAST_ROWS = 8 };
+    float *sizes = xcalloc(control->n, sizeof *sizes);
+    double largest = 0;
+    for (size_t s = 0; s < control->n_seqs; s++) {
+        size_t n = 0;
+        for (size_t i = control->seq_first[s]; i < pairs_seq_end(control, s); i++)
+            if (!(control->flags[i] & PAIR_EQUAL))
+                sizes[n++] = control->peak[i];
+        if (n >= LEAST_ROWS)
+            largest = fmax(largest, 1.4826 * stat_median(sizes, n));
+    }
+    free(sizes);
+    return largest;
+}
+
 /* Join neighbouring sequences so that at most about STAT_MAX_UNITS units remain on either side: as
  * many sequences a unit in the test as in the control, or they could not be exchanged; but where
  * one side has few sequences, not so many that it has no units left. */
@@ -179,6 +196,9 @@ void stat_input_init(struct stat_input *input, struct pairs *test,
     input->floor_largest = largest_of_floor(input);
     input->strict = input->floor.kind == FLOOR_SAME && differing_sequences(test) >= STAT_MIN_SEQS &&
                     (!input->control || differing_sequences(input->control) >= STAT_MIN_SEQS);
+    input->loose_scale = input->floor.scale;
+    if (input->strict && input->control)
+        input->loose_scale = fmax(input->floor.scale, largest_sequence_scale(input->control));
     join_sequences(input);
     fill_q(input);
     fill_score(input);

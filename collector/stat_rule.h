@@ -24,7 +24,10 @@ struct stat_input {
     double scale;         /* their s */
     double largest;       /* their largest peak */
     double floor_largest; /* the control's, stretched; NAN: the floor has no rows */
-    float *q;             /* (test->n) probability that the floor flips the row; owned */
+    double
+        loose_scale; /* what a group of few sequences is held against: the largest s of any sequence
+                        of a strict control, since honest sequences reach that; else the floor's */
+    float *q;        /* (test->n) probability that the floor flips the row; owned */
     float
         *q_most; /* (test->n) the most that is left to an honest pair: q, or the same at most_scale
                     for a prior that too few rows of the pair's own have settled; owned */

@@ -166,6 +166,7 @@ struct candidate {
     int group;
     bool strict;      /* p comes from permutations */
     bool own_control; /* the same group of the control stands against it */
+    bool stands_out;  /* beyond the limit and apart from the other rows */
     double separation;
     struct verdict_tag tag;
 };
@@ -177,6 +178,22 @@ static bool control_has(const struct stat_input *input, const struct table *cont
     return input->strict && input->control && control->n[g] >= LEAST_CONTROL_ROWS &&
            control->n_seqs[g] >= STAT_MIN_SEQS &&
            control->n[all] - control->n[g] >= LEAST_CONTROL_ROWS;
+}
+
+/* The largest ratio that an honest pair may have. */
+static double ratio_limit(const struct stat_input *input, const struct candidate *candidate)
+{
+    if (candidate->strict)
+        return STRICT_RATIO;
+    return STAT_LOOSE_RATIO * input->loose_scale / input->floor.scale;
+}
+
+static bool stands_out(const struct stat_input *input, const struct candidate *candidate)
+{
+    const struct verdict_tag *tag = &candidate->tag;
+    return tag->ratio > ratio_limit(input, candidate) &&
+           tag->ratio > LOCAL_RATIO * tag->ratio_rest &&
+           (candidate->separation > LOCAL_Z || tag->n_rest == 0);
 }
 
 static void fill_candidate(const struct stat_input *input, const struct table *test,
@@ -212,19 +229,7 @@ static void fill_candidate(const struct stat_input *input, const struct table *t
     tag->p = tag->p_adjusted = NAN;
     out->separation = separation(test, control, at, own);
     out->strict = input->strict && tag->n_seqs >= STAT_MIN_SEQS;
-}
-
-/* The largest ratio that an honest pair may have. */
-static double ratio_limit(const struct candidate *candidate)
-{
-    return candidate->strict ? STRICT_RATIO : STAT_LOOSE_RATIO;
-}
-
-static bool stands_out(const struct candidate *candidate)
-{
-    const struct verdict_tag *tag = &candidate->tag;
-    return tag->ratio > ratio_limit(candidate) && tag->ratio > LOCAL_RATIO * tag->ratio_rest &&
-           (candidate->separation > LOCAL_Z || tag->n_rest == 0);
+    out->stands_out = stands_out(input, out);
 }
 
 /* Units of the strict groups, the control's behind the test's: the same group's where the control
@@ -255,7 +260,7 @@ static void strict_p(const struct stat_input *input, const struct table *test,
     bool any = false;
     int n_strict, k = 0;
     for (int c = 0; c < n; c++)
-        any |= list[c].strict && stands_out(&list[c]);
+        any |= list[c].stands_out && list[c].strict;
     if (!any)
         return;
     struct stat_unit *units = strict_units(input, test, control, list, n, all, &n_strict);
@@ -285,7 +290,7 @@ static void loose_p(const struct stat_input *input, struct candidate *list, int 
         struct verdict_tag *tag = &list[c].tag;
         if (list[c].strict)
             continue;
-        double p = stat_t4_upper(tag->scale / 1.4826, STAT_LOOSE_RATIO * input->floor.scale);
+        double p = stat_t4_upper(tag->scale / 1.4826, STAT_LOOSE_RATIO * input->loose_scale);
         tag->p = stat_binomial_upper((tag->n + 1) / 2, tag->n, p);
         tag->p_adjusted = fmin(1, tag->p * n_loose);
     }
@@ -295,9 +300,8 @@ static void loose_p(const struct stat_input *input, struct candidate *list, int 
 static int compare_candidates(const void *a, const void *b)
 {
     const struct candidate *x = a, *y = b;
-    bool out_x = stands_out(x), out_y = stands_out(y);
-    if (out_x != out_y)
-        return out_y - out_x;
+    if (x->stands_out != y->stands_out)
+        return y->stands_out - x->stands_out;
     if (x->separation != y->separation)
         return (x->separation < y->separation) - (x->separation > y->separation);
     return x->group - y->group;
@@ -320,16 +324,17 @@ static int find_best(const struct candidate *list, int n)
 {
     int best = -1;
     for (int c = 0; c < n; c++)
-        if (stands_out(&list[c]) &&
-            (best < 0 || list[c].tag.p_adjusted < list[best].tag.p_adjusted))
+        if (list[c].stands_out && (best < 0 || list[c].tag.p_adjusted < list[best].tag.p_adjusted))
             best = c;
     return best;
 }
 
 /* Settle the test: the best candidate gives p and effect, and comes first. Strict and loose groups
- * are two families. */
-static void settle(struct candidate *list, int n, struct verdict_test *out)
+ * are two families; the strict ones, whose p cannot become very small, get most of the level. */
+static void settle(const struct stat_input *input, struct candidate *list, int n,
+                   struct verdict_test *out)
 {
+    static const double strict_share = 0.8;
     bool strict = false, loose = false;
     int best = find_best(list, n);
     for (int c = 0; c < n; c++) {
@@ -341,10 +346,11 @@ static void settle(struct candidate *list, int n, struct verdict_test *out)
         memmove(list + 1, list, (size_t)best * sizeof *list);
         list[0] = first;
     }
+    double share = !strict || !loose ? 1 : list[0].strict ? strict_share : 1 - strict_share;
     out->applies = n > 0;
-    out->p = best < 0 ? 1 : fmin(1, list[0].tag.p_adjusted * (strict + loose));
+    out->p = best < 0 ? 1 : fmin(1, list[0].tag.p_adjusted / share);
     out->effect = n ? list[0].tag.ratio : 0;
-    out->limit = n ? ratio_limit(&list[0]) : NAN;
+    out->limit = n ? ratio_limit(input, &list[0]) : NAN;
     if (best < 0)
         snprintf(out->detail, sizeof out->detail, "%d tags, none stands out", n);
     else
@@ -361,7 +367,7 @@ static void adjust_listing(struct candidate *list, int n)
     stat_benjamini_hochberg(p, adjusted, n);
     for (int c = 0; c < n; c++) {
         list[c].tag.p_adjusted = adjusted[c];
-        list[c].tag.rejects = stands_out(&list[c]) && adjusted[c] < 0.05;
+        list[c].tag.rejects = list[c].stands_out && adjusted[c] < 0.05;
     }
     free(p);
     free(adjusted);
@@ -384,7 +390,7 @@ void stat_test_tag(const struct stat_input *input, struct verdict_test *out,
     strict_p(input, &test, &control, list, n, n_groups);
     loose_p(input, list, n);
     qsort(list, (size_t)n, sizeof *list, compare_candidates);
-    settle(list, n, out);
+    settle(input, list, n, out);
     adjust_listing(list, n);
     *out_tags = xcalloc((size_t)n, sizeof **out_tags);
     *out_n = (size_t)n;
