@@ -113,9 +113,11 @@ static void print_tally(const struct scenario *scenario, const struct tally *tal
     for (int c = 1; c < VERDICT_N_CLASSES; c++)
         if (tally->by_class[c] > tally->by_class[top])
             top = c;
-    printf("%-40s %-6s %6.2f %%  %6.2f %%  %-18s %5.1f %%", scenario->name,
-           control_names[scenario->trial.control], 100. * tally->defects / tally->n,
-           100. * tally->seed_defects / (tally->seed_windows ? tally->seed_windows : 1),
+    char seed[16] = "";
+    if (tally->seed_windows)
+        snprintf(seed, sizeof seed, "%.2f %%", 100. * tally->seed_defects / tally->seed_windows);
+    printf("%-40s %-6s %6.2f %%  %8s  %-18s %5.1f %%", scenario->name,
+           control_names[scenario->trial.control], 100. * tally->defects / tally->n, seed,
            verdict_names[top], 100. * tally->by_class[top] / tally->n);
     for (int t = 0; t < TEST_N; t++)
         if (tally->by_test[t])
@@ -131,7 +133,8 @@ static void run_scenario(const struct scenario *scenario, int n_seeds, bool why)
         struct simulate_options options = scenario->trial.test;
         options.seed = 2 * (uint64_t)seed;
         tally_verdict(scenario, (uint64_t)seed, why, &tally);
-        tally_seed(&options, &tally);
+        if (scenario->trial.control == TRIAL_SAME) /* the rows are the same under every control */
+            tally_seed(&options, &tally);
     }
     print_tally(scenario, &tally);
 }
