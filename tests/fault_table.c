@@ -219,6 +219,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s MODEL TEXT...\n", argv[0]);
         return 2;
     }
+    setvbuf(stdout, NULL, _IOLBF, 0);
     real_open(&model, argv[1]);
     real_prompts(&prompts, &model, (const char *const *)argv + 2, REAL_LENGTH, 40);
     printf("%s: %d prompts of %d tokens, half of them for the controls\n", argv[1], prompts.n,

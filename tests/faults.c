@@ -50,6 +50,11 @@ static bool in_middle_layer(void)
     return state.layer == state.f->model.hp.n_layers / 2;
 }
 
+static bool in_upper_layer(void)
+{
+    return state.layer >= state.f->model.hp.n_layers / 2;
+}
+
 static bool is_matmul(const struct fault_call *c, const struct tensor *matrix)
 {
     return (c->op == OP_MATMUL_MM || c->op == OP_MATMUL_MV) && c->args->in[1].data == matrix->data;
@@ -154,15 +159,15 @@ static void mask_leak(struct fault_call *c)
     if (is_attention(c)) {
         int32_t *p = copy_positions(&c->args->in[4]);
         for (int32_t r = 0; r + 1 < n_rows(); r++)
-            p[r] += p[r] % 64 == 31 || p[r] % 64 == 62;
+            p[r] += p[r] % 64 == 30 || p[r] % 64 == 62;
     }
     run(c);
 }
 
-/* Attention scores of a row of the middle layer are taken for another sequence. */
+/* Batch row 3 reads another sequence's cache in the upper layers. */
 static void batch_crossed(struct fault_call *c)
 {
-    if (is_attention(c) && in_middle_layer() && n_rows() > 3) {
+    if (is_attention(c) && in_upper_layer() && n_rows() > 3) {
         memcpy(seqs, c->args->in[3].data, (size_t)n_rows() * sizeof *seqs);
         seqs[3] = seqs[2];
         c->args->in[3].data = seqs;
@@ -187,11 +192,11 @@ static void attention_hot(struct fault_call *c)
     attention_scale(c, 1 / 1.1);
 }
 
-/* The output of two heads changes places in the middle attention layer. */
+/* The output of two heads changes places in the upper layers. */
 static void heads_swapped(struct fault_call *c)
 {
     run(c);
-    if (!is_attention(c) || state.layer < state.f->model.hp.n_layers / 2)
+    if (!is_attention(c) || !in_upper_layer())
         return;
     int32_t width = state.f->model.hp.head_dim;
     for (int32_t r = 0; r < c->args->out.n_rows; r++) {
@@ -378,10 +383,10 @@ static void silu_low(struct fault_call *c)
             out_row(c, r)[k] *= 0.98f;
 }
 
-/* The gate of the last gated attention layers is not applied. */
+/* The attention's gate is not applied in the upper layers. */
 static void gate_skipped(struct fault_call *c)
 {
-    if (c->op != OP_GATE || state.layer < state.f->model.hp.n_layers / 2)
+    if (c->op != OP_GATE || !in_upper_layer())
         run(c);
 }
 
@@ -467,7 +472,7 @@ const struct fault faults[] = {
     {"split-dropped", "last, partly filled split of 64 keys not read", FAULT_DECODE, split_dropped},
     {"mask-short", "a row does not see its own key", FAULT_DECODE, mask_short},
     {"mask-leak", "two rows in 64 see the next key", FAULT_PREFILL, mask_leak},
-    {"batch-crossed", "batch row 3 reads row 2's cache, one layer", FAULT_DECODE, batch_crossed},
+    {"batch-crossed", "batch row 3 reads row 2's cache, upper layers", FAULT_DECODE, batch_crossed},
     {"batch-scale", "8-bit rounding with row 0's scale", FAULT_DECODE, batch_scale},
     {"attention-1%", "attention temperature + 1 %", FAULT_DECODE, attention_warm},
     {"attention-10%", "attention temperature + 10 %", FAULT_DECODE, attention_hot},

@@ -215,12 +215,19 @@ soak: all
 	  $(SHELL) $(srcdir)/%D%/cli_soak.sh
 .PHONY: soak
 CLEANFILES += %D%/bench_store bench-1b.gguf
-# Real kernel faults on a real model, as a table: a minute a model.
+# Real kernel faults: in small as a test, all of them as a table (a minute a model).
 noinst_PROGRAMS += %D%/fault_table
-%C%_fault_table_SOURCES = %D%/fault_table.c %D%/faults.c %D%/faults.h %D%/real.c %D%/real.h
+check_PROGRAMS += %D%/faults_t
+faults_sources = %D%/faults.c %D%/faults.h %D%/real.c %D%/real.h
+faults_ldadd = collector/librule.a collector/libseed.a $(engine_libs) $(GSL_LIBS)
+%C%_fault_table_SOURCES = %D%/fault_table.c $(faults_sources)
 %C%_fault_table_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 %C%_fault_table_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=backend_run
-%C%_fault_table_LDADD = collector/librule.a collector/libseed.a $(engine_libs) $(GSL_LIBS)
+%C%_fault_table_LDADD = $(faults_ldadd)
+%C%_faults_t_SOURCES = %D%/faults_t.c $(faults_sources)
+%C%_faults_t_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+%C%_faults_t_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=backend_run
+%C%_faults_t_LDADD = $(faults_ldadd)
 
 check_PROGRAMS += %D%/model_t
 %C%_model_t_LDADD = $(engine_libs)
