@@ -296,14 +296,26 @@ static void loose_p(const struct stat_input *input, struct candidate *list, int 
     }
 }
 
-/* Strongest first: those that stand out by how well they part the rows, then the others. */
+/* How well a group that stands out fits the fault: how well it parts the rows, times what its own
+ * rows are worse by. A set that holds the bad rows and as many clean ones parts them nearly as well
+ * as the bad rows alone, but its scale is half theirs. */
+static double strength(const struct candidate *candidate)
+{
+    const struct verdict_tag *tag = &candidate->tag;
+    return candidate->stands_out
+               ? candidate->separation * log(tag->ratio / fmax(1, tag->ratio_rest))
+               : candidate->separation;
+}
+
+/* Strongest first: those that stand out, then the others. */
 static int compare_candidates(const void *a, const void *b)
 {
     const struct candidate *x = a, *y = b;
     if (x->stands_out != y->stands_out)
         return y->stands_out - x->stands_out;
-    if (x->separation != y->separation)
-        return (x->separation < y->separation) - (x->separation > y->separation);
+    double strength_x = strength(x), strength_y = strength(y);
+    if (strength_x != strength_y)
+        return (strength_x < strength_y) - (strength_x > strength_y);
     return x->group - y->group;
 }
 
@@ -318,37 +330,51 @@ static int list_candidates(const struct stat_input *input, const struct table *t
     return n;
 }
 
-/* The candidate with the smallest familywise p among those that stand out, the strongest of equals;
- * -1: none stands out. */
-static int find_best(const struct candidate *list, int n)
-{
-    int best = -1;
-    for (int c = 0; c < n; c++)
-        if (list[c].stands_out && (best < 0 || list[c].tag.p_adjusted < list[best].tag.p_adjusted))
-            best = c;
-    return best;
-}
-
-/* Settle the test: the best candidate gives p and effect, and comes first. Strict and loose groups
- * are two families; the strict ones, whose p cannot become very small, get most of the level. */
-static void settle(const struct stat_input *input, struct candidate *list, int n,
-                   struct verdict_test *out)
+/* Strict and loose groups are two families; the strict ones, whose p cannot become very small, get
+ * most of the level. */
+static void share_level(struct candidate *list, int n)
 {
     static const double strict_share = 0.8;
     bool strict = false, loose = false;
-    int best = find_best(list, n);
     for (int c = 0; c < n; c++) {
         strict |= list[c].strict;
         loose |= !list[c].strict;
     }
+    for (int c = 0; c < n && strict && loose; c++)
+        list[c].tag.p_adjusted /= list[c].strict ? strict_share : 1 - strict_share;
+}
+
+/* The strongest candidate that stands out and whose own familywise p rejects; where none does, the
+ * one with the smallest; -1: none stands out. The smallest p is the test's. The list comes
+ * strongest first. */
+static int find_best(const struct candidate *list, int n, double *out_p)
+{
+    static const double level = 0.01;
+    int best = -1;
+    *out_p = 1;
+    for (int c = 0; c < n; c++) {
+        double p = list[c].tag.p_adjusted;
+        if (!list[c].stands_out)
+            continue;
+        if (best < 0 || (p < *out_p && !(list[best].tag.p_adjusted < level)))
+            best = c;
+        *out_p = fmin(*out_p, p);
+    }
+    return best;
+}
+
+/* Settle the test: the best candidate gives the effect, and comes first. */
+static void settle(const struct stat_input *input, struct candidate *list, int n,
+                   struct verdict_test *out)
+{
+    share_level(list, n);
+    int best = find_best(list, n, &out->p);
     if (best > 0) {
         struct candidate first = list[best];
         memmove(list + 1, list, (size_t)best * sizeof *list);
         list[0] = first;
     }
-    double share = !strict || !loose ? 1 : list[0].strict ? strict_share : 1 - strict_share;
     out->applies = n > 0;
-    out->p = best < 0 ? 1 : fmin(1, list[0].tag.p_adjusted / share);
     out->effect = n ? list[0].tag.ratio : 0;
     out->limit = n ? ratio_limit(input, &list[0]) : NAN;
     if (best < 0)

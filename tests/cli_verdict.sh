@@ -78,10 +78,10 @@ done
 is "blame: the first tag is the planted one" \
     "$("$neartie" blame batch-row.db --control control.db --format csv | sed -n '2s/,.*//p')" \
     "batch_row > 0"
-# Its rows are also half of those that stand last in a chunk.
-is "blame: the residue that was planted is among the first two" \
-    "$("$neartie" blame residue.db --control control.db --format csv | sed -n '2,3s/,.*//p' |
-        grep -c '^pos mod 64 = 63$')" 1
+# Its rows are also half of those that stand last in a chunk, which fit less well.
+is "blame: the residue that was planted comes first" \
+    "$("$neartie" blame residue.db --control control.db --format csv | sed -n '2s/,.*//p')" \
+    "pos mod 64 = 63"
 run "$neartie" blame clean.db
 is "blame: tags, kernels and drift" "$status $(grep -cE '^(tag  |kernel  |from_pos )' out)" "0 3"
 is "the same seed gives the same rows" \
