@@ -1,7 +1,8 @@
 /* How often the calibrated rule convicts, over many seeds: clean pairs by the shape of their noise,
  * and defects by their size; the seed's rule on the same rows beside it. Printed by
- *   tests/verdict_table [--seeds 1000] [--power-seeds 100] [--why 0]
- * as one table: share of seeds with a defect-class verdict, and the most frequent verdict. */
+ *   tests/verdict_table [--seeds 1000] [--power-seeds 100] [--why 0] [--floor same|other|prior]
+ * as one table: share of seeds with a defect-class verdict, and the most frequent verdict. With
+ * --floor, so that three processes share the work, only what has that floor. */
 #include "collector/seed.h"
 #include "tests/trial.h"
 
@@ -193,6 +194,14 @@ static int number_option(int argc, char **argv, const char *name, int otherwise)
     return otherwise;
 }
 
+static bool wanted(int argc, char **argv, enum trial_control control)
+{
+    for (int i = 1; i + 1 < argc; i++)
+        if (!strcmp(argv[i], "--floor"))
+            return !strcmp(argv[i + 1], control_names[control]);
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     int seeds = number_option(argc, argv, "--seeds", 1000);
@@ -201,13 +210,17 @@ int main(int argc, char **argv)
     printf("%-40s %-6s %8s  %8s  %-18s %7s tests that reject\n", "pair", "floor", "defect",
            "seed's", "most frequent", "");
     for (int control = 0; control < TRIAL_N_CONTROLS && seeds > 0; control++)
-        run_clean((enum trial_control)control, 1, seeds, why);
-    for (double ratio = 0.5; ratio <= 2 && seeds > 0; ratio *= 4) {
+        if (wanted(argc, argv, (enum trial_control)control))
+            run_clean((enum trial_control)control, 1, seeds, why);
+    for (double ratio = 0.5; ratio <= 2 && seeds > 0 && wanted(argc, argv, TRIAL_OTHER);
+         ratio *= 4) {
         printf("control of another kind, its scale %g times the test's\n", ratio);
         run_clean(TRIAL_OTHER, ratio, (seeds + 3) / 4, why);
     }
     for (int control = 0; control < TRIAL_N_CONTROLS && power_seeds > 0; control++)
         for (size_t c = 0; c < sizeof curves / sizeof *curves; c++) {
+            if (!wanted(argc, argv, (enum trial_control)control))
+                break;
             int n = 0;
             while (n < 6 && curves[c].sizes[n] > 0)
                 n++;
