@@ -5,6 +5,7 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -53,6 +54,20 @@ static const struct argp argp = {
     NULL,
 };
 
+/* Why there is no file after a program that ran to its end. */
+static void print_nothing(const struct options *o)
+{
+    int fd = open(o->db, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    if (fd < 0) {
+        fprintf(stderr, "neartie: %s: nothing was recorded: %s\n", o->db, strerror(errno));
+        return;
+    }
+    close(fd);
+    unlink(o->db);
+    fprintf(stderr, "neartie: %s: nothing was recorded: %s has no hook of neartie\n", o->db,
+            o->command[0]);
+}
+
 int cmd_record(int argc, char **argv)
 {
     struct options o = {.db = "run.db"};
@@ -63,7 +78,6 @@ int cmd_record(int argc, char **argv)
     if (launch_run(&launch, false, &status, &err))
         cmd_fail(&err);
     else if (access(o.db, F_OK))
-        fprintf(stderr, "neartie: %s: nothing was recorded: %s has no hook of neartie\n", o.db,
-                o.command[0]);
+        print_nothing(&o);
     return status;
 }

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
@@ -319,7 +320,7 @@ static void fill_identity(struct run_identity *run, int64_t now_ns)
     run->started_ns = now_ns;
 }
 
-static int simulate_file(const struct options *o, struct err *err)
+static int simulate_file(const struct options *o, const char *path, struct err *err)
 {
     struct run_identity run;
     struct timespec now;
@@ -330,7 +331,7 @@ static int simulate_file(const struct options *o, struct err *err)
     w->now_ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
     w->seed = o->simulate.seed;
     fill_identity(&run, w->now_ns);
-    if (store_open(&w->store, o->path, err) || store_run_begin(w->store, &run, &n_done, err) ||
+    if (store_open(&w->store, path, err) || store_run_begin(w->store, &run, &n_done, err) ||
         store_begin(w->store, err))
         goto out;
     if (put_all(w, o, err) || store_commit(w->store, w->n_records, err)) {
@@ -344,10 +345,32 @@ out:
     return rc;
 }
 
+/* A new file appears when it is whole: a part of one would read as a run that died. */
+static int simulate_new_file(const struct options *o, struct err *err)
+{
+    static const char *const parts[] = {"", "-wal", "-shm", "-journal"};
+    char *path = NULL;
+    if (asprintf(&path, "%s.part", o->path) < 0)
+        return err_set(err, "%s: %s", o->path, strerror(errno));
+    int rc = simulate_file(o, path, err);
+    if (!rc && rename(path, o->path))
+        rc = err_set(err, "%s: %s", o->path, strerror(errno));
+    for (size_t i = 0; rc && i < sizeof parts / sizeof *parts; i++) {
+        char *part = NULL;
+        if (asprintf(&part, "%s%s", path, parts[i]) < 0)
+            break;
+        unlink(part);
+        free(part);
+    }
+    free(path);
+    return rc;
+}
+
 int cmd_simulate(int argc, char **argv)
 {
     struct options o = {.simulate = {.seed = 1}, .cls = "precision"};
     struct err err;
     argp_parse(&argp, argc, argv, 0, NULL, &o);
-    return simulate_file(&o, &err) ? cmd_fail(&err) : CMD_OK;
+    int rc = access(o.path, F_OK) ? simulate_new_file(&o, &err) : simulate_file(&o, o.path, &err);
+    return rc ? cmd_fail(&err) : CMD_OK;
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct command {
     const char *name, *summary;
@@ -102,21 +103,30 @@ static void print_version(FILE *out, struct argp_state *state)
     fprintf(out, "neartie %s\n", PACKAGE_VERSION);
 }
 
+/* Output that did not reach its file is an error too, the help's as well. */
+static void flush_output(int status, void *unused)
+{
+    (void)unused;
+    errno = 0;
+    if (!fflush(stdout) && !ferror(stdout))
+        return;
+    if (status == CMD_OK)
+        fprintf(stderr, "neartie: standard output: %s\n",
+                errno ? strerror(errno) : "cannot be written");
+    _exit(status == CMD_OK ? CMD_ERROR : status);
+}
+
 int main(int argc, char **argv)
 {
     char name[64];
     int first = 0;
     argp_program_version_hook = print_version;
     argp_err_exit_status = CMD_USAGE;
+    on_exit(flush_output, NULL);
     argv[0] = "neartie";
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &first);
     const struct command *command = command_find(argv[first]);
     snprintf(name, sizeof name, "neartie %s", command->name);
     argv[first] = name;
-    int status = command->run(argc - first, argv + first);
-    if ((fflush(stdout) || ferror(stdout)) && status == CMD_OK) {
-        fprintf(stderr, "neartie: standard output: %s\n", strerror(errno));
-        status = CMD_ERROR;
-    }
-    return status;
+    return command->run(argc - first, argv + first);
 }

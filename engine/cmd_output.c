@@ -75,9 +75,10 @@ static void print_cell(const struct table *t, int i, const char *p, size_t n)
         fprintf(t->out, "%s\"%s\":", i ? "," : "", c->name);
         if (c->is_text)
             json_string(t->out, p, n);
+        else if (memchr(p, 'n', n)) /* nan, inf */
+            fputs("null", t->out);
         else
-            fprintf(t->out, "%.*s", (int)n,
-                    strncmp(p, "nan", 3) && strncmp(p, "inf", 3) ? p : "null");
+            fwrite(p, 1, n, t->out);
         break;
     }
 }

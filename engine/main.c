@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *argp_program_version = "neartie-engine " PACKAGE_VERSION;
 
@@ -59,13 +60,29 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* Output that did not reach its file is an error too. */
-static int flush_output(struct err *err)
+/* Output that did not reach its file is an error too, the help's as well. */
+static void flush_output(int status, void *unused)
 {
+    (void)unused;
     errno = 0;
-    if (fflush(stdout) || ferror(stdout))
-        return err_set(err, "standard output: %s", errno ? strerror(errno) : "cannot be written");
-    return 0;
+    if (!fflush(stdout) && !ferror(stdout))
+        return;
+    if (!status)
+        fprintf(stderr, "neartie-engine: standard output: %s\n",
+                errno ? strerror(errno) : "cannot be written");
+    _exit(status ? status : EXIT_FAILURE);
+}
+
+/* Messages quote names from files that nobody has vouched for. */
+static void print_error(const char *text)
+{
+    fputs("neartie-engine: ", stderr);
+    for (const char *p = text; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            fprintf(stderr, "\\x%02x", (unsigned char)*p);
+        else
+            putc(*p, stderr);
+    putc('\n', stderr);
 }
 
 int main(int argc, char **argv)
@@ -80,13 +97,12 @@ int main(int argc, char **argv)
     struct err err = {""};
     char name[64];
     argp_err_exit_status = 2;
+    on_exit(flush_output, NULL);
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &line);
     snprintf(name, sizeof name, "neartie-engine %s", line.cmd->name);
     argv[line.first] = name;
     int rc = line.cmd->run(argc - line.first, argv + line.first, &err);
-    if (rc == 0)
-        rc = flush_output(&err);
     if (rc)
-        fprintf(stderr, "neartie-engine: %s\n", err.text);
+        print_error(err.text);
     return rc ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -81,9 +81,32 @@ if [ -w /dev/full ]; then
     if "$engine" info "$dense" >/dev/full 2>"$tmp/err"; then status=0; else status=$?; fi
     is "full disk" "$status $(cat "$tmp/err")" \
         "1 neartie-engine: standard output: No space left on device"
+    if "$engine" --help >/dev/full 2>"$tmp/err"; then status=0; else status=$?; fi
+    is "full disk, help" "$status $(cat "$tmp/err")" \
+        "1 neartie-engine: standard output: No space left on device"
 else
     skip "full disk" "no /dev/full here"
+    skip "full disk, help" "no /dev/full here"
 fi
+
+# ---- hostile and broken models ----
+python3 - "$dense" "$tmp" <<'PYTHON'
+import struct, sys
+data = open(sys.argv[1], "rb").read()
+key = b"general.architecture"
+at = data.index(key) + len(key) + 4
+n = struct.unpack_from("<Q", data, at)[0]
+hostile = b"\x1b[31m\n"[:n].ljust(n, b"X")
+open(sys.argv[2] + "/hostile.gguf", "wb").write(data[:at + 8] + hostile + data[at + 8 + n:])
+open(sys.argv[2] + "/nan.gguf", "wb").write(data[:-200000] + b"\xff" * 200000)
+PYTHON
+run "$engine" info "$tmp/hostile.gguf"
+is "hostile text of a model: one line, and no escape" \
+    "$status $(wc -l <"$tmp/err") $(grep -c "$(printf '\033')" "$tmp/err")" "1 1 0"
+run "$engine" score "$tmp/nan.gguf" --token-ids 1,2,3,4 --format json
+ok "NaN is null in JSON" python3 -c "
+import json
+assert json.load(open('$tmp/out'))[0]['nll'] is None"
 
 # ---- wrong usage ----
 misuses "no command" "$engine"

@@ -10,6 +10,9 @@ is "output and exit status are the program's" "$status $(cat "$tmp/out")" "7 out
 is "a program without hooks is told of" "$(cat "$tmp/err")" \
     "err
 neartie: run.db: nothing was recorded: sh has no hook of neartie"
+run "$neartie" record -o none/run.db -- true
+is "a file that cannot be written is told of" "$(tail -1 "$tmp/err")" \
+    "neartie: none/run.db: nothing was recorded: No such file or directory"
 run "$neartie" record -o other.db sh -c "$show_both"
 is "the probe's environment; options end at the command" "$(cat "$tmp/out")" "$tmp/other.db
 libprobe.so"

@@ -64,6 +64,9 @@ is "a broken list" "$(failure "$neartie" verdict broken.db --a 1 --b 2)" \
 ok "simulate: a clean record" "$neartie" simulate -o clean.db --seed 7
 is "simulate: its size" "$("$neartie" runs clean.db --format csv | tail -1 | sed 's/.*",//')" \
     "2,4000,4000,0"
+timeout -s INT 0.3 "$neartie" simulate -o cut.db --rows 5000 --sequences 5000
+is "simulate: what is cut short is no record" "$(test -e cut.db; echo $?)" 1
+rm -f cut.db.part*
 ok "simulate: another" "$neartie" simulate -o control.db --seed 8
 is "clean, against the prior" "$(verdict clean.db | cut -d: -f1)" "0 NEAR-TIE"
 is "clean, against a control of the same kind" \
