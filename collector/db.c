@@ -34,6 +34,28 @@ static int exec(struct db *db, const char *sql, struct err *err)
     return sqlite3_exec(db->handle, sql, NULL, NULL, NULL) ? db_fail(db, err) : 0;
 }
 
+static bool is_there(const char *path, const char *suffix)
+{
+    struct stat st;
+    char *name = sqlite3_mprintf("%s%s", path, suffix);
+    bool there = name && !stat(name, &st) && st.st_size > 0;
+    sqlite3_free(name);
+    return there;
+}
+
+/* A recorder makes its spool first: beside a file without a schema it says who was interrupted. */
+static int no_schema(const char *path, const char *what, struct err *err)
+{
+    struct stat st;
+    char *spool = sqlite3_mprintf("%s-spool", path);
+    bool begun = spool && !stat(spool, &st);
+    sqlite3_free(spool);
+    return begun
+               ? err_set(err, "%s: nothing was recorded: the recorder ended while it made the file",
+                         path)
+               : err_set(err, "%s: %s", path, what);
+}
+
 /* What the file system alone can tell: SQLite's own messages say less. */
 static int check_file(const char *path, struct err *err)
 {
@@ -51,20 +73,11 @@ static int check_file(const char *path, struct err *err)
     else if (!S_ISREG(st.st_mode))
         rc = err_set(err, "%s: not a regular file", path);
     else if (st.st_size == 0)
-        rc = err_set(err, "%s: an empty file, not a neartie database", path);
+        rc = no_schema(path, "an empty file, not a neartie database", err);
     else if (read(fd, head, sizeof head) != sizeof head || memcmp(head, magic, sizeof head))
         rc = err_set(err, "%s: not an SQLite database", path);
     close(fd);
     return rc;
-}
-
-static bool is_there(const char *path, const char *suffix)
-{
-    struct stat st;
-    char *name = sqlite3_mprintf("%s%s", path, suffix);
-    bool there = name && !stat(name, &st) && st.st_size > 0;
-    sqlite3_free(name);
-    return there;
 }
 
 /* Fold in what a dead process left; one that lives keeps what it has, and is read as far as it is.
@@ -77,6 +90,17 @@ static int recover(const char *path, struct err *err)
         fprintf(stderr, "%s: recovered %llu rows of a run that did not end\n", path,
                 (unsigned long long)done.n_rows);
     return rc < 0 ? -1 : 0;
+}
+
+/* A transaction that a dead process began is taken back by whoever can write. */
+static void roll_back(const char *path)
+{
+    sqlite3 *writer;
+    if (!is_there(path, "-journal") || access(path, W_OK))
+        return;
+    if (!sqlite3_open_v2(path, &writer, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL))
+        sqlite3_exec(writer, "SELECT 1 FROM sqlite_schema LIMIT 1", NULL, NULL, NULL);
+    sqlite3_close(writer);
 }
 
 /* Read-only; a write-ahead log in a folder that cannot be written leaves one way to read. */
@@ -127,8 +151,8 @@ static int check_schema(struct db *db, struct err *err)
     int64_t version =
         has ? value_of(db, "SELECT value FROM main.meta WHERE key = 'schema_version'") : 0;
     if (version < 1)
-        return err_set(err, "%s: an SQLite database, but not one of neartie: no schema_version",
-                       db->path);
+        return no_schema(db->path, "an SQLite database, but not one of neartie: no schema_version",
+                         err);
     if (version > SQL_SCHEMA_VERSION)
         return err_set(err, "%s: schema version %lld, this neartie reads versions up to %d",
                        db->path, (long long)version, SQL_SCHEMA_VERSION);
@@ -185,6 +209,7 @@ int db_open(struct db **out, const char *path, struct err *err)
 {
     if (access(path, F_OK) && is_there(path, "-spool") && recover(path, err))
         return -1;
+    roll_back(path);
     if (check_file(path, err))
         return -1;
     struct db *db = calloc(1, sizeof *db);

@@ -193,6 +193,27 @@ run "$neartie" runs "$tmp/locked/wal.db" --format csv
 is "a write-ahead database in a folder that cannot be written" "$status $(wc -l <"$tmp/out")" "0 3"
 chmod -R u+w "$tmp/locked"
 
+# --- a recorder that was killed while it made its file ---
+(cd "$tmp" && : >born.db && : >born.db-spool)
+is "an empty file beside a spool" "$(failure "$neartie" runs "$tmp/born.db")" \
+    "1 neartie: born.db: nothing was recorded: the recorder ended while it made the file"
+python3 - "$tmp/hot.db" <<'PYTHON'
+import os, sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("CREATE TABLE first (x)")
+db.execute("PRAGMA cache_size = 1")
+db.execute("PRAGMA cache_spill = 1")
+db.execute("BEGIN IMMEDIATE")
+db.execute("CREATE TABLE meta (key, value)")
+for i in range(500):
+    db.execute("INSERT INTO first VALUES (randomblob(3000))")
+open(sys.argv[1] + "-spool", "w").close()
+os._exit(0)
+PYTHON
+is "a file whose first transaction was cut" "$(test -s "$tmp/hot.db-journal"; echo $?) $(
+    failure "$neartie" runs "$tmp/hot.db")" \
+    "0 1 neartie: hot.db: nothing was recorded: the recorder ended while it made the file"
+
 # --- every query by its name, with no parameter given ---
 "$neartie" queries --format csv | sed 1d | cut -d, -f1 >"$tmp/names"
 failed=
