@@ -39,6 +39,7 @@ struct wanted {
     enum floor_class cls;
     double ulp;
     const struct arm_facts *a, *b;
+    const struct load_side *side_a, *side_b;
 };
 
 static int take_calibration(struct control *out, const struct query *query,
@@ -113,6 +114,14 @@ static bool split_arms(const char *name, char *first, char **second)
     return at > first && name[at - first + 1];
 }
 
+static bool is_the_pair(const struct wanted *wanted, const struct arm *c, const struct arm *d,
+                        const struct db *db)
+{
+    int64_t a = wanted->side_a->arm->arm_id, b = wanted->side_b->arm->arm_id;
+    return wanted->side_a->db == db && wanted->side_b->db == db &&
+           ((c->arm_id == a && d->arm_id == b) || (c->arm_id == b && d->arm_id == a));
+}
+
 static int take_arms(struct control *out, struct db *db, const char *name,
                      const struct wanted *wanted, struct err *err)
 {
@@ -124,6 +133,9 @@ static int take_arms(struct control *out, struct db *db, const char *name,
                        name);
     if (select_arm(db, first, &c, err) || select_arm(db, second, &d, err))
         return -1;
+    if (is_the_pair(wanted, &c, &d, db))
+        return err_set(err, "--control %s: is the pair itself, which cannot vouch for itself",
+                       name);
     struct load_side side_c = {db, &c}, side_d = {db, &d};
     return take_pair(out, &side_c, &side_d, wanted, err);
 }
@@ -170,7 +182,7 @@ int control_open(struct control *out, const char *name, enum control_kind kind,
                  const struct load_side *b, struct err *err)
 {
     struct arm_facts facts_a, facts_b;
-    struct wanted wanted = {name, kind, cls, ulp, &facts_a, &facts_b};
+    struct wanted wanted = {name, kind, cls, ulp, &facts_a, &facts_b, a, b};
     *out = (struct control){0};
     if (infer_facts(a, &facts_a, err) || infer_facts(b, &facts_b, err))
         return -1;

@@ -102,6 +102,9 @@ is "the third arm tells which side is worse" \
            sed -n 's/^reference.*: //p')" "B is worse"
 
 # --- calibrate ---
+is "a pair is no control of itself" "$(failure "$neartie" verdict clean.db --a 1:prefill --b 1:decode \
+    --control 1:decode,1:prefill)" \
+    "1 neartie: --control 1:decode,1:prefill: is the pair itself, which cannot vouch for itself"
 run "$neartie" calibrate control.db --label honest
 is "calibrate" "$status $(sed 's/: s = .*over/ over/' out)" \
     "0 calibration honest over 2000 rows of 20 sequences, class precision (an arm says precision)"
