@@ -66,3 +66,8 @@ bin_PROGRAMS += %D%/neartie
 %C%_neartie_LDADD = %D%/libseed.a %D%/librule.a sql/libsql.a $(SQLITE_LIBS) $(ELF_LIBS) $(GSL_LIBS) -lm
 dist_man_MANS += %D%/neartie.1
 %C%_librule_a_CFLAGS = $(AM_CFLAGS) $(GSL_CFLAGS)
+
+bashcompletiondir = $(datadir)/bash-completion/completions
+dist_bashcompletion_DATA = %D%/neartie.bash
+zshcompletiondir = $(datadir)/zsh/site-functions
+dist_zshcompletion_DATA = %D%/_neartie

@@ -60,3 +60,6 @@ else
 %C%_libshim_a_SOURCES += %D%/device_none.c
 EXTRA_DIST += %D%/device_cuda.c %D%/device_cuda_int.h %D%/device_graph.c
 endif
+
+pkgconfigdir = $(libdir)/pkgconfig
+pkgconfig_DATA = %D%/neartie.pc

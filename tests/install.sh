@@ -34,6 +34,30 @@ fi
 is "every command and the probe have a manual page" \
     "$(find prefix -path '*/man/*' -type f | sed 's|.*/||' | sort | xargs)" \
     "libprobe.7 neartie-engine.1 neartie.1"
+pc=$(find prefix -name neartie.pc)
+if command -v pkg-config >/dev/null; then
+    is "pkg-config names the hook header's folder and the probe" \
+        "$(PKG_CONFIG_PATH=${pc%/*} pkg-config --define-variable=prefix="$tmp/prefix" \
+            --cflags neartie | xargs)" "-I$tmp/prefix/include"
+else
+    skip "pkg-config names the hook header's folder and the probe" "pkg-config is not installed"
+fi
+# shellcheck disable=SC2016
+complete='source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _neartie "$1"; echo "${COMPREPLY[@]}"'
+completion=$(find prefix -name neartie.bash)
+PATH=$tmp/prefix/bin:$PATH
+if command -v bash >/dev/null; then
+    is "bash completes commands, and options of a command" \
+        "$(bash -c "$complete" "$completion" neartie per) $(
+            bash -c "$complete" "$completion" neartie verdict --rul)" "percentiles --rule="
+else
+    skip "bash completes commands, and options of a command" "bash is not installed"
+fi
+if command -v zsh >/dev/null; then
+    ok "zsh can read its completion" zsh -n "$(find prefix -name _neartie)"
+else
+    skip "zsh can read its completion" "zsh is not installed"
+fi
 ok "make uninstall" build uninstall
 is "nothing stays behind" "$(find prefix -type f -o -type l)" ""
 done_testing
