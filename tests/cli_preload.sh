@@ -2,7 +2,7 @@
 # The preload leaves its host alone: symbols, libraries, output and exit status, through fork, exec,
 # _exit, threads and abort; and files that cannot be written.
 . "${abs_top_srcdir:?}/tests/testlib.sh"
-target=$abs_top_builddir/tests/target
+target=$abs_top_builddir/tests/target fold=$abs_top_builddir/tests/fold
 preload=$probe
 case $SANITIZE in
 *address*) preload="$(gcc -print-file-name=libasan.so) $probe" ;;
@@ -44,6 +44,10 @@ both() { # NAME EXPECTED-ROWS|any|busy MODE [N]
     [ "$rows" != busy ] || sed -i '/rows were not recorded/d' with.err # more than a disk takes
     is "$name: nothing on stderr" "$(cat with.err)" "$(cat bare.err)"
     case $rows in any | busy) return ;; esac
+    # On a machine that is so busy that the writer outlasts the host's exit, a spool is left.
+    for db in with/*.db; do
+        [ ! -s "$db-spool" ] || "$fold" "$db" >/dev/null
+    done
     is "$name: rows of each database" "$(for db in with/*.db; do
         [ -f "$db" ] && sql "$db" "SELECT count(*) FROM logits WHERE emitted_token = top1"
     done | sort -n | xargs)" "$rows"
