@@ -69,10 +69,11 @@ __asm__(".pushsection .text\n\t"
 bool interpose_preloaded(void)
 {
     void *(*ours)(void *, const char *) = dlsym;
-    void *address;
+    void *address, *program = dlopen(NULL, RTLD_NOW);
     memcpy(&address, &ours, sizeof address);
-    return INTERPOSES_DLSYM && real_dlsym() &&
-           interpose_real_dlsym(RTLD_DEFAULT, "dlsym") == address;
+    /* Not RTLD_DEFAULT: a library that is linked with -Bsymbolic finds itself there. */
+    return INTERPOSES_DLSYM && program && real_dlsym() &&
+           interpose_real_dlsym(program, "dlsym") == address;
 }
 
 static void *driver(void)

@@ -123,8 +123,8 @@ static int open_image(struct reader *r, const void *image, size_t size, struct e
         return err_set(err, "%s: an ELF file of machine %d, a cubin is %d", r->name,
                        header.e_machine, EM_CUBIN);
     if (lib.elf_getshdrnum(r->elf, &r->n_sections) || lib.elf_getshdrstrndx(r->elf, &r->strings) ||
-        !r->n_sections)
-        return err_set(err, "%s: no sections", r->name);
+        !r->n_sections || r->n_sections > size / sizeof(Elf64_Shdr))
+        return err_set(err, "%s: no sections, or more than the file has room for", r->name);
     for (Elf_Scn *scn = NULL; (scn = lib.elf_nextscn(r->elf, scn)) != NULL;)
         if (lib.gelf_getshdr(scn, &r->symbols_header) && r->symbols_header.sh_type == SHT_SYMTAB) {
             r->symbols = scn;
@@ -132,8 +132,10 @@ static int open_image(struct reader *r, const void *image, size_t size, struct e
         }
     if (!r->symbols || r->symbols_header.sh_entsize != sizeof(Elf64_Sym))
         return err_set(err, "%s: no symbol table", r->name);
-    r->n_symbols = r->symbols_header.sh_size / sizeof(Elf64_Sym);
-    return 0;
+    size_t n_bytes;
+    section_bytes(r->symbols, &n_bytes);
+    r->n_symbols = n_bytes / sizeof(Elf64_Sym);
+    return n_bytes <= size ? 0 : err_set(err, "%s: a symbol table larger than the file", r->name);
 }
 
 static int32_t read_arch(const struct reader *r)

@@ -115,6 +115,8 @@ static void print_params(CUpti_CallbackId id, const void *params, int exit)
         END CASE(cuGraphInstantiateWithParams) fprintf(out, " graph=%" PRIx64, P(p->hGraph));
         if (exit)
             fprintf(out, " exec=%" PRIx64, P(*p->phGraphExec));
+        END CASE(cuGraphNodeSetEnabled) fprintf(out, " exec=%" PRIx64 " node=%" PRIx64 " on=%u",
+                                                P(p->hGraphExec), P(p->hNode), p->isEnabled);
         END CASE(cuGraphExecDestroy) fprintf(out, " exec=%" PRIx64, P(p->hGraphExec));
         END default : break;
     }

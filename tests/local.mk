@@ -39,6 +39,7 @@ endif
 sh_tests = \
 	%D%/cli_batch.sh \
 	%D%/cli_neartie.sh \
+	%D%/cli_cupti.sh \
 	%D%/cli_fault.sh \
 	%D%/cli_kernels.sh \
 	%D%/cli_kill.sh \
@@ -73,7 +74,15 @@ noinst_PROGRAMS += %D%/libfakecuda.so %D%/cuda_host
 %C%_libfakecuda_so_SOURCES = %D%/fake_cuda.c
 %C%_libfakecuda_so_CFLAGS = $(WARN_CFLAGS) -fPIC -fvisibility=hidden
 %C%_libfakecuda_so_LDFLAGS = -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic
-EXTRA_DIST += %D%/data/plain.cubin
+noinst_PROGRAMS += %D%/libfakecupti.so %D%/cupti_replay
+%C%_libfakecupti_so_SOURCES = %D%/fake_cupti.c
+%C%_libfakecupti_so_CFLAGS = $(WARN_CFLAGS) -fPIC -fvisibility=hidden
+%C%_libfakecupti_so_LDFLAGS = -shared -Wl,-soname,libcupti.so.13 -Wl,-Bsymbolic
+EXTRA_DIST += %D%/data/cases.cubin %D%/data/cases.trace %D%/data/cases.want %D%/data/plain.cubin
+
+check_PROGRAMS += %D%/cubin_t %D%/cupti_abi_t
+%C%_cubin_t_LDADD = sql/libsql.a
+%C%_cupti_abi_t_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 
 check_PROGRAMS += %D%/context_hash_t
 %C%_context_hash_t_LDADD = shim/libshim.a -lxxhash
