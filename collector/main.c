@@ -25,6 +25,7 @@ static const struct command {
     {"kernels", "the kernel configurations that each arm launched", cmd_kernels},
     {"runs", "the runs in files and folders", cmd_runs},
     {"inspect", "the hooks that a program was built with", cmd_inspect},
+    {"replay", "run the recorded contexts again under other settings", cmd_replay},
     {"simulate", "write a synthetic record, clean or with a defect", cmd_simulate},
     {"queries", "the named queries, and running one", cmd_queries},
     {"sql", "run a query, read-only", cmd_sql},

@@ -30,6 +30,8 @@ sql_files = \
 	%D%/q_kernel_timeline.sql %D%/q_kernels.sql \
 	%D%/q_list_configs.sql \
 	%D%/q_pair_ids.sql \
+	%D%/q_replay_tokens.sql \
+	%D%/q_replayed.sql \
 	%D%/q_row.sql \
 	%D%/q_run.sql \
 	%D%/q_run_sequences.sql \

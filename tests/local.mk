@@ -48,6 +48,7 @@ sh_tests = \
 	%D%/cli_rotate.sh \
 	%D%/cli_soak.sh \
 	%D%/cli_record.sh \
+	%D%/cli_replay.sh \
 	%D%/cli_verdict.sh \
 	%D%/cli_engine.sh \
 	%D%/cookbook.sh \

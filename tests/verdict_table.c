@@ -1,8 +1,11 @@
 /* How often the calibrated rule convicts, over many seeds: clean pairs by the shape of their noise,
  * and defects by their size; the seed's rule on the same rows beside it. Printed by
- *   tests/verdict_table [--seeds 1000] [--power-seeds 100] [--why 0] [--floor same|other|prior]
+ *   tests/verdict_table [--seeds 1000] [--power-seeds 100] [--why 0] [--each 0]
+ *                       [--floor same|other|prior] [--curve DEFECT]
  * as one table: share of seeds with a defect-class verdict, and the most frequent verdict. With
- * --floor, so that three processes share the work, only what has that floor. */
+ * --floor and --curve, so that processes share the work, only what has that floor or defect. Clean
+ * seeds take turns with a bf16 grid and with bit-equal rows; with --each 1 every combination gets
+ * all of them. */
 #include "collector/seed.h"
 #include "tests/trial.h"
 
@@ -127,33 +130,55 @@ static void print_tally(const struct scenario *scenario, const struct tally *tal
     fflush(stdout);
 }
 
-static void run_scenario(const struct scenario *scenario, int n_seeds, bool why)
+/* turns: the seeds take turns with a bf16 grid and with bit-equal rows. */
+static void run_scenario(const struct scenario *scenario, int n_seeds, bool turns, bool why)
 {
     struct tally tally = {0};
     for (int seed = 1; seed <= n_seeds; seed++) {
-        struct simulate_options options = scenario->trial.test;
-        options.seed = 2 * (uint64_t)seed;
-        tally_verdict(scenario, (uint64_t)seed, why, &tally);
+        struct scenario turn = *scenario;
+        struct simulate_options *test = &turn.trial.test;
+        if (turns) {
+            test->bf16 = seed & 1;
+            test->equal_share = seed >> 1 & 1;
+        }
+        tally_verdict(&turn, (uint64_t)seed, why, &tally);
+        test->seed = 2 * (uint64_t)seed;
         if (scenario->trial.control == TRIAL_SAME) /* the rows are the same under every control */
-            tally_seed(&options, &tally);
+            tally_seed(test, &tally);
     }
     print_tally(scenario, &tally);
 }
 
-/* Clean pairs: every noise shape, on a grid and off it, with bit-equal rows and without. */
-static void run_clean(enum trial_control control, double control_scale, int n_seeds, bool why)
+/* What the command line asks for. */
+struct wanted {
+    int seeds, power_seeds;
+    bool why, each;
+    const char *floor, *curve; /* NULL: all */
+};
+
+/* Clean pairs of one noise shape: on a grid and off it, with bit-equal rows and without. */
+static void run_shape(enum simulate_noise noise, enum trial_control control, double control_scale,
+                      int n_seeds, const struct wanted *wanted)
+{
+    for (int k = 0; k < (wanted->each ? 4 : 1); k++) {
+        char name[64];
+        struct simulate_options test = {.noise = noise, .bf16 = k & 1, .equal_share = k >> 1};
+        snprintf(name, sizeof name, "clean %s%s%s", simulate_noises[noise].name,
+                 k & 1 ? ", bf16 grid" : "", k >> 1 ? ", bit-equal rows" : "");
+        run_scenario(&(struct scenario){name, {test, control, control_scale}}, n_seeds,
+                     !wanted->each, wanted->why);
+    }
+}
+
+static void run_clean(enum trial_control control, const struct wanted *wanted)
 {
     for (int noise = 0; noise < NOISE_N; noise++)
-        for (int bf16 = 0; bf16 < 2; bf16++)
-            for (int equal = 0; equal < 2; equal++) {
-                char name[64];
-                struct simulate_options test = {
-                    .noise = (enum simulate_noise)noise, .bf16 = bf16, .equal_share = equal};
-                snprintf(name, sizeof name, "clean %s%s%s", simulate_noises[noise].name,
-                         bf16 ? ", bf16 grid" : "", equal ? ", bit-equal rows" : "");
-                run_scenario(&(struct scenario){name, {test, control, control_scale}}, n_seeds,
-                             why);
-            }
+        run_shape((enum simulate_noise)noise, control, 1, wanted->seeds, wanted);
+    for (double ratio = 0.5; ratio <= 2 && control == TRIAL_OTHER; ratio *= 4) {
+        printf("control of another kind, its scale %g times the test's\n", ratio);
+        for (int noise = 0; noise < NOISE_N; noise++)
+            run_shape((enum simulate_noise)noise, control, ratio, (wanted->seeds + 3) / 4, wanted);
+    }
 }
 
 /* A defect's power over its size. */
@@ -164,7 +189,7 @@ static void run_power(enum simulate_defect defect, const double *sizes, int n,
         char name[64];
         struct simulate_options test = {.defect = defect, .size = sizes[k], .n_rows = 200};
         snprintf(name, sizeof name, "%s %g", simulate_defects[defect].name, sizes[k]);
-        run_scenario(&(struct scenario){name, {test, control, 1}}, n_seeds, false);
+        run_scenario(&(struct scenario){name, {test, control, 1}}, n_seeds, false, false);
     }
 }
 
@@ -186,46 +211,44 @@ static const struct curve {
     {DEFECT_UBATCH_NAN, {100}},
 };
 
-static int number_option(int argc, char **argv, const char *name, int otherwise)
+static void run_curves(enum trial_control control, const struct wanted *wanted)
+{
+    for (size_t c = 0; c < sizeof curves / sizeof *curves; c++) {
+        int n = 0;
+        while (n < 6 && curves[c].sizes[n] > 0)
+            n++;
+        if (!wanted->curve || !strcmp(wanted->curve, simulate_defects[curves[c].defect].name))
+            run_power(curves[c].defect, curves[c].sizes, n, control, wanted->power_seeds);
+    }
+}
+
+static const char *option(int argc, char **argv, const char *name, const char *otherwise)
 {
     for (int i = 1; i + 1 < argc; i++)
         if (!strcmp(argv[i], name))
-            return atoi(argv[i + 1]);
+            return argv[i + 1];
     return otherwise;
-}
-
-static bool wanted(int argc, char **argv, enum trial_control control)
-{
-    for (int i = 1; i + 1 < argc; i++)
-        if (!strcmp(argv[i], "--floor"))
-            return !strcmp(argv[i + 1], control_names[control]);
-    return true;
 }
 
 int main(int argc, char **argv)
 {
-    int seeds = number_option(argc, argv, "--seeds", 1000);
-    int power_seeds = number_option(argc, argv, "--power-seeds", 100);
-    bool why = number_option(argc, argv, "--why", 0);
+    const struct wanted wanted = {
+        .seeds = atoi(option(argc, argv, "--seeds", "1000")),
+        .power_seeds = atoi(option(argc, argv, "--power-seeds", "100")),
+        .why = atoi(option(argc, argv, "--why", "0")),
+        .each = atoi(option(argc, argv, "--each", "0")),
+        .floor = option(argc, argv, "--floor", NULL),
+        .curve = option(argc, argv, "--curve", NULL),
+    };
     printf("%-40s %-6s %8s  %8s  %-18s %7s tests that reject\n", "pair", "floor", "defect",
            "seed's", "most frequent", "");
-    for (int control = 0; control < TRIAL_N_CONTROLS && seeds > 0; control++)
-        if (wanted(argc, argv, (enum trial_control)control))
-            run_clean((enum trial_control)control, 1, seeds, why);
-    for (double ratio = 0.5; ratio <= 2 && seeds > 0 && wanted(argc, argv, TRIAL_OTHER);
-         ratio *= 4) {
-        printf("control of another kind, its scale %g times the test's\n", ratio);
-        run_clean(TRIAL_OTHER, ratio, (seeds + 3) / 4, why);
+    for (int control = 0; control < TRIAL_N_CONTROLS; control++) {
+        if (wanted.floor && strcmp(wanted.floor, control_names[control]))
+            continue;
+        if (wanted.seeds > 0)
+            run_clean((enum trial_control)control, &wanted);
+        if (wanted.power_seeds > 0)
+            run_curves((enum trial_control)control, &wanted);
     }
-    for (int control = 0; control < TRIAL_N_CONTROLS && power_seeds > 0; control++)
-        for (size_t c = 0; c < sizeof curves / sizeof *curves; c++) {
-            if (!wanted(argc, argv, (enum trial_control)control))
-                break;
-            int n = 0;
-            while (n < 6 && curves[c].sizes[n] > 0)
-                n++;
-            run_power(curves[c].defect, curves[c].sizes, n, (enum trial_control)control,
-                      power_seeds);
-        }
     return 0;
 }
