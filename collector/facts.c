@@ -75,8 +75,11 @@ int facts_add_settings(struct facts *facts, int side, const struct load_side *fr
     if (!query)
         return -1;
     add_label_knobs(facts, side, from->arm->label);
-    while ((rc = query_step(query, err)) > 0)
-        fact_set(facts, side, query_text(query, "name"), query_text(query, "value"));
+    while ((rc = query_step(query, err)) > 0) {
+        const char *name = query_text(query, "name");
+        if (name && strcmp(name, "PROBE_DB")) /* which differs between any two files */
+            fact_set(facts, side, name, query_text(query, "value"));
+    }
     query_free(query);
     return rc;
 }

@@ -34,14 +34,34 @@ static int chunk_of(const struct arm_facts *a, const struct arm_facts *b)
     return a->chunk > 0 ? a->chunk : b->chunk;
 }
 
+/* "a.db 1:decode" where the sides are of two files. */
+static void name_side(const struct load_side *side, bool with_file, bool with_run, char *out,
+                      size_t size)
+{
+    if (with_file) {
+        const char *path = db_path(side->db), *slash = strrchr(path, '/');
+        FILE *to = fmemopen(out, size / 2, "w");
+        if (to) {
+            const char *name = slash ? slash + 1 : path;
+            render_safe(to, name, (int)strlen(name));
+            putc(' ', to);
+            fclose(to);
+            out[size / 2 - 1] = '\0';
+            size -= strlen(out);
+            out += strlen(out);
+        }
+    }
+    window_name_arm(side->arm, with_run, out, size);
+}
+
 int judge(struct judgement *out, const struct load_side *a, const struct load_side *b,
           const struct judge_options *options, struct err *err)
 {
     struct arm_facts facts_a, facts_b;
     *out = (struct judgement){.a = *a, .b = *b, .cls = options->cls};
     bool runs = a->db != b->db || a->arm->run_id != b->arm->run_id;
-    window_name_arm(a->arm, runs, out->name_a, sizeof out->name_a);
-    window_name_arm(b->arm, runs, out->name_b, sizeof out->name_b);
+    name_side(a, a->db != b->db, runs, out->name_a, sizeof out->name_a);
+    name_side(b, a->db != b->db, runs, out->name_b, sizeof out->name_b);
     if (infer_facts(a, &facts_a, err) || infer_facts(b, &facts_b, err) ||
         load_pairs(a, b, &out->load, err))
         goto fail;

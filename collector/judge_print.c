@@ -276,8 +276,9 @@ static void write_counts(struct doc *doc, const struct judgement *j)
     doc_fact(doc, "compared",
              "%s (A) against %s (B): %zu positions of %zu sequence%s, %zu bit-equal%s", j->name_a,
              j->name_b, v->n, v->n_seqs, v->n_seqs == 1 ? "" : "s", v->n_equal, alone);
-    doc_fact(doc, "flips", "%zu, expected %.3g%s; smallest margin %.4g, largest contrast %.4g",
-             v->n_flips, v->expected, p, v->smallest_margin, v->largest_contrast);
+    if (v->n)
+        doc_fact(doc, "flips", "%zu, expected %.3g%s; smallest margin %.4g, largest contrast %.4g",
+                 v->n_flips, v->expected, p, v->smallest_margin, v->largest_contrast);
 }
 
 void judge_write_figures(struct doc *doc, const struct judgement *j)
@@ -285,8 +286,9 @@ void judge_write_figures(struct doc *doc, const struct judgement *j)
     const struct verdict *v = &j->verdict;
     char grids[160] = "";
     write_counts(doc, j);
-    doc_fact(doc, "agreement", "%.2f %% (95 %%: %.2f to %.2f)", 100 * v->agreement,
-             100 * v->agreement_low, 100 * v->agreement_high);
+    if (v->n)
+        doc_fact(doc, "agreement", "%.2f %% (95 %%: %.2f to %.2f)", 100 * v->agreement,
+                 100 * v->agreement_low, 100 * v->agreement_high);
     for (int side = 0; side < 2; side++)
         if (v->grid[side])
             snprintf(grids + strlen(grids), sizeof grids - strlen(grids), ", %s on a grid (%s, %g)",

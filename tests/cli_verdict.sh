@@ -102,6 +102,9 @@ is "the third arm tells which side is worse" \
            sed -n 's/^reference.*: //p')" "B is worse"
 
 # --- calibrate ---
+run "$neartie" compare clean.db control.db
+is "two files: the arms are named with their files" "$(head -1 out)" \
+    "clean.db 2:decode (A) against control.db 1:decode (B)"
 is "a pair is no control of itself" "$(failure "$neartie" verdict clean.db --a 1:prefill --b 1:decode \
     --control 1:decode,1:prefill)" \
     "1 neartie: --control 1:decode,1:prefill: is the pair itself, which cannot vouch for itself"
