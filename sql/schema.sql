@@ -202,6 +202,9 @@ CREATE TABLE graph_execs(
 -- device_rows_dropped and device_capture: rows in GPU memory, and the reason; calls_refused: hook calls
 -- whose arguments make no sense; records_refused: the schema refused them; write_failed: times that
 -- the database could not be written, and the last reason, what waited was written later;
+-- of kernels: launches_outside of all forwards; forwards_unmarked, made up where no engine marks them;
+-- graph_unknown, graph_conditional, launches_unseen, kernels_ambiguous, kernel_lists_left_out,
+-- kernel_lists_lost, modules_left_out, modules_unread; cupti_refused, with the reason;
 -- baseline_unread, baseline_rows_left_out: PROBE_BASELINE.
 CREATE TABLE gaps(
     gap_id     INTEGER PRIMARY KEY,
