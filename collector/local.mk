@@ -30,6 +30,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/cmd_flips.c \
 	%D%/cmd_gate.c \
 	%D%/cmd_inspect.c \
+	%D%/images.c %D%/images.h \
 	%D%/cmd_kernels.c \
 	%D%/cmd_percentiles.c \
 	%D%/cmd_queries.c \

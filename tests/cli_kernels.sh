@@ -53,6 +53,17 @@ is "marked forwards have their lists" \
     "$(sql "SELECT count(*), count(DISTINCT kernel_list_id), max(n_tokens) FROM forwards")" "3|1|1"
 is "and there is nothing beside them" "$(sql "SELECT kind FROM gaps")" ""
 
+# The commands.
+is "neartie kernels lists them" "$("$neartie" kernels --format csv run.db | cut -d, -f3-6 | sort)" \
+    "kernel,grid,block,registers
+other,3x1x1,32x1x1,8
+other,5x1x1,64x1x1,8
+other,6x1x1,64x1x1,8
+plain,2x1x1,32x1x1,8"
+is "neartie inspect gives a cubin's kernels the hashes that are recorded" \
+    "$("$neartie" inspect --format csv "$image" | sed 1d | cut -d, -f1,7)" \
+    "$(sql "SELECT name || ',' || code_hash FROM kernels ORDER BY 1")"
+
 # Off, or the driver refuses: the host runs on.
 rm -f run.db*
 run env LD_PRELOAD="$probe" PROBE_CUPTI=off "$host" proc "$image" forward
