@@ -56,6 +56,7 @@ sh_tests = \
 	%D%/install.sh \
 	%D%/includes.sh \
 	%D%/mkgguf.sh \
+	%D%/readme.sh \
 	%D%/ref_table.sh \
 	%D%/style.sh
 
