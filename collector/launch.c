@@ -13,8 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t child; /* pid that signals are passed on to; 0 = none */
-
 static char *join(const char *a, const char *b)
 {
     size_t size = strlen(a) + strlen(b) + 1;
@@ -91,14 +89,6 @@ static int set_environment(const char *db, struct err *err)
     return rc;
 }
 
-static void pass_on(int signal_number)
-{
-    int saved = errno;
-    if (child > 0)
-        kill(child, signal_number);
-    errno = saved;
-}
-
 static const int passed[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 static const int ignored[] = {SIGINT,
                               SIGQUIT}; /* the terminal sends these to the program as well */
@@ -108,28 +98,32 @@ enum {
 };
 
 struct saved_signals {
-    struct sigaction passed[N_PASSED], ignored[N_IGNORED];
+    sigset_t mask;
+    struct sigaction ignored[N_IGNORED], child;
 };
 
-static void take_signals(struct saved_signals *saved)
+/* Signals that are passed on are blocked and waited for, together with the end of the program: a
+ * handler would have to know the program before it is there. */
+static void take_signals(struct saved_signals *saved, sigset_t *waited)
 {
-    struct sigaction pass = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
-    for (int i = 0; i < N_PASSED; i++) {
-        sigaction(passed[i], NULL, &saved->passed[i]);
-        if (saved->passed[i].sa_handler != SIG_IGN)
-            sigaction(passed[i], &pass, NULL);
-    }
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, by_default = {.sa_handler = SIG_DFL}, now;
+    sigemptyset(waited);
+    sigaddset(waited, SIGCHLD);
+    for (int i = 0; i < N_PASSED; i++)
+        if (!sigaction(passed[i], NULL, &now) && now.sa_handler != SIG_IGN)
+            sigaddset(waited, passed[i]);
     for (int i = 0; i < N_IGNORED; i++)
         sigaction(ignored[i], &ignore, &saved->ignored[i]);
+    sigaction(SIGCHLD, &by_default, &saved->child);
+    sigprocmask(SIG_BLOCK, waited, &saved->mask);
 }
 
 static void give_signals_back(const struct saved_signals *saved)
 {
-    for (int i = 0; i < N_PASSED; i++)
-        sigaction(passed[i], &saved->passed[i], NULL);
     for (int i = 0; i < N_IGNORED; i++)
         sigaction(ignored[i], &saved->ignored[i], NULL);
+    sigaction(SIGCHLD, &saved->child, NULL);
+    sigprocmask(SIG_SETMASK, &saved->mask, NULL);
 }
 
 /* In the child. Returns only errno of a program that could not be started, through the pipe. */
@@ -160,32 +154,38 @@ static void die_of(int signal_number)
     raise(signal_number);
 }
 
-static int wait_for(pid_t pid, struct err *err)
+static int wait_for(pid_t pid, const sigset_t *waited, struct err *err)
 {
-    int status;
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
+    for (;;) {
+        int status, got = sigwaitinfo(waited, NULL);
+        if (got > 0 && got != SIGCHLD) {
+            kill(pid, got);
+            continue;
+        }
+        pid_t ended = waitpid(pid, &status, WNOHANG);
+        if (ended == pid)
+            return status;
+        if (ended < 0 && errno != EINTR)
             return err_set(err, "wait: %s", strerror(errno));
-    return status;
+    }
 }
 
 int launch_run(const struct launch *launch, bool keep, int *status, struct err *err)
 {
     struct saved_signals saved;
+    sigset_t waited;
     int ends[2], cause = 0;
     if (set_environment(launch->db, err))
         return -1;
     fflush(NULL);
     if (pipe2(ends, O_CLOEXEC))
         return err_set(err, "pipe: %s", strerror(errno));
-    take_signals(&saved);
+    take_signals(&saved, &waited);
     pid_t pid = fork();
     if (pid == 0)
         start(launch, &saved, ends[1]);
-    child = pid > 0 ? pid : 0;
     close(ends[1]);
-    int raw = pid < 0 ? err_set(err, "fork: %s", strerror(errno)) : wait_for(pid, err);
-    child = 0;
+    int raw = pid < 0 ? err_set(err, "fork: %s", strerror(errno)) : wait_for(pid, &waited, err);
     bool failed = read(ends[0], &cause, sizeof cause) == sizeof cause;
     close(ends[0]);
     give_signals_back(&saved);
