@@ -172,7 +172,11 @@ bool cupti_attach(char *why, size_t size)
     if (resolve(lib, path, why, size))
         return false;
     int rc = api.get_version(&number);
-    if (rc || number < OLDEST || number > NEWEST) {
+    if (rc) {
+        fail(why, size, "cuptiGetVersion", rc);
+        return false;
+    }
+    if (number < OLDEST || number > NEWEST) {
         snprintf(why, size, "%.200s is version %u, needed is %d to %d", path, number, OLDEST,
                  NEWEST);
         return false;

@@ -14,9 +14,11 @@ cd "$tmp" || exit 99
 sql() { sqlite3 -batch run.db "$1"; }
 replay() { # VARIABLE=VALUE...
     rm -f run.db* probe.log
+    # shellcheck disable=SC2086
     run env PROBE_LOG="$tmp/probe.log" "$@" "$abs_top_builddir/tests/cupti_replay" "$probe" \
-        "$tmp/lib" "$data/cases.trace"
+        "$tmp/lib" "$data/cases.trace" $engine
 }
+engine=
 
 replay PROBE_SAVE_CUBINS="$tmp/saved"
 is "the injected library takes the callbacks" "$status $(head -1 "$tmp/out")" "0 injected 1"
@@ -53,17 +55,28 @@ is "code images are kept where asked for, under their hash" \
 is "as Nsight Systems calls it" "$(sql "SELECT count(*), sum(registersPerThread > 0)
     FROM CUPTI_ACTIVITY_KIND_KERNEL JOIN StringIds ON id = mangledName")" "65|65"
 
+engine=forward
+replay X=1
+is "a forward that an engine marks has what was launched in it" \
+    "$(sql "SELECT n_tokens, n FROM forwards JOIN kernel_lists USING(kernel_list_id)")" "1|65"
+
 # Refusals: the host runs on, and the reason is told where it is asked for.
-for fault in cuptiSubscribe_v2:39 cuptiSubscribe_v2:35 cuptiSubscribe:999 cuptiEnableCallback:15 \
+for fault in cuptiSubscribe_v2:39 cuptiSubscribe_v2:35 cuptiEnableCallback:15 \
     cuptiGetVersion:999; do
     replay FAKE_CUPTI_FAIL=$fault
     is "$fault: the host runs on" "$status $(cat "$tmp/out")" "0 injected 1
 callbacks 0"
     is "$fault: no word without being asked" "$(cat probe.log 2>/dev/null)" ""
+    is "$fault: the database says why" "$(sql "SELECT count, detail LIKE '${fault%%[:_]*}: error ${fault#*:}%'
+        FROM gaps WHERE kind = 'cupti_refused'")" "1|1"
 done
+replay FAKE_CUPTI_FAIL=cuptiSubscribe_v2:39
+is "another subscriber is named" "$(sql "SELECT detail FROM gaps WHERE kind = 'cupti_refused'")" \
+    "cuptiSubscribe: error 39: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED; the subscriber is CUPTI for another tool"
 for version in 28 130000 140000; do
     replay FAKE_CUPTI_VERSION=$version
-    is "version $version is left alone" "$status $(tail -1 "$tmp/out")" "0 callbacks 0"
+    is "version $version is left alone" "$status $(tail -1 "$tmp/out") $(sql "SELECT detail LIKE
+        '%libcupti.so.13 is version $version, needed is 130001 to 139999' FROM gaps")" "0 callbacks 0 1"
 done
 replay PROBE_CUPTI=off
 is "off: nothing is subscribed" "$status $(tail -1 "$tmp/out")" "0 callbacks 0"
