@@ -475,8 +475,8 @@ static int put_graphs(struct store *s, struct err *err)
 int tags_state(struct store *s, struct err *err)
 {
     const char *refused = atomic_load(&tags.refused), *version = atomic_load(&tags.version);
-    if (!refused && !version)
-        return 0;
+    if ((!refused && !version) || atomic_load(&tags.forked))
+        return 0; /* the counts are the parent's */
     if (version && !done.version_stated) {
         done.version_stated = true;
         facts_setting(&probe.facts, &probe.spool,
@@ -493,7 +493,7 @@ int tags_state(struct store *s, struct err *err)
             return -1;
         done.stated[i] = count;
     }
-    return atomic_load(&tags.forked) ? 0 : put_graphs(s, err);
+    return put_graphs(s, err);
 }
 
 void tags_settle(void)
