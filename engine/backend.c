@@ -62,6 +62,17 @@ void backend_free(struct backend *b, void *p)
         b->device->free(b, p);
 }
 
+void *backend_alloc_host(struct backend *b, size_t size_bytes)
+{
+    return b->device->alloc_host(size_bytes);
+}
+
+void backend_free_host(struct backend *b, void *p)
+{
+    if (b)
+        b->device->free_host(p);
+}
+
 int backend_bind(struct backend *b, const struct tensor *host, void **out, struct err *err)
 {
     return b->device->bind(b, host, out, err);
@@ -95,6 +106,11 @@ const void *backend_host_view(struct backend *b, const void *p)
 void *backend_stream(const struct backend *b)
 {
     return b->stream;
+}
+
+bool backend_fuses(const struct backend *b)
+{
+    return b->device->fuses;
 }
 
 void backend_run(struct backend *b, enum op op, const struct op_args *args)

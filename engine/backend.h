@@ -28,6 +28,10 @@ const char *backend_describe(const struct backend *b); /* one line: threads, ins
 int backend_alloc(struct backend *b, size_t size_bytes, void **out, struct err *err);
 void backend_free(struct backend *b, void *p); /* NULL is fine */
 
+/* Host memory that the device copies to and from fast; NULL when there is none left. */
+void *backend_alloc_host(struct backend *b, size_t size_bytes);
+void backend_free_host(struct backend *b, void *p); /* NULL is fine */
+
 /* Make a weight in host memory readable by the device; *out is the tensor's own data on the CPU.
  * Valid until backend_close; the host memory must live as long. Binding the same memory twice is
  * one copy. */
@@ -43,6 +47,9 @@ const void *backend_host_view(struct backend *b, const void *p);
 
 /* The CUstream that the calls stand in; NULL on a host. */
 void *backend_stream(const struct backend *b);
+
+/* Is a call so dear here that operators which stand for several are worth their while? */
+bool backend_fuses(const struct backend *b);
 
 /* Run one operator. */
 void backend_run(struct backend *b, enum op op, const struct op_args *args);

@@ -10,8 +10,6 @@
 #include "kernels/cuda.h"
 #include "kernels/cuda_blas.h"
 
-enum { WORKSPACE_BYTES = 256 << 20 };
-
 /* A weight that has been brought to the device. */
 struct bound {
     const void *host;
@@ -27,8 +25,8 @@ struct graph {
 struct backend_on_cuda {
     struct backend base;
     struct cuda_call call;
-    struct tensor rounded; /* call.rounded */
-    struct graph *graphs;  /* (n_graphs) */
+    struct cuda_rounded rounded; /* call.rounded */
+    struct graph *graphs;        /* (n_graphs) */
     size_t n_graphs;
     size_t capturing; /* which one is, while is_capturing */
     bool is_capturing;
@@ -104,9 +102,9 @@ static int device_init(struct backend_on_cuda *c, struct err *err)
     c->call.blas = cuda_blas_open();
     if (!c->call.blas)
         return err_set(err, "cuda: cuBLASLt is not installed or does not start");
-    c->call.workspace_bytes = WORKSPACE_BYTES;
+    c->call.overlap = p.major >= 9;
     c->call.rounded = &c->rounded;
-    return alloc_bytes(&c->call.workspace, WORKSPACE_BYTES, err);
+    return alloc_bytes(&c->call.workspace, CUDA_WORKSPACE_BYTES, err);
 }
 
 static int cuda_open(struct backend **out, struct err *err)
@@ -139,6 +137,17 @@ static void cuda_free(struct backend *b, void *p)
 {
     (void)b;
     cudaFree(p);
+}
+
+static void *cuda_alloc_host(size_t size_bytes)
+{
+    void *p;
+    return cudaMallocHost(&p, size_bytes ? size_bytes : 1) == cudaSuccess ? p : NULL;
+}
+
+static void cuda_free_host(void *p)
+{
+    cudaFreeHost(p);
 }
 
 /* Upload, bring into the operators' order, and wait: the raw bytes go again. */
@@ -213,10 +222,22 @@ static const void *cuda_host_view(struct backend *b, const void *p)
     return NULL;
 }
 
+/* The products read rounded rows and leave them as they are. */
+static const bool is_product[N_OPS] = {
+    [OP_MATMUL_MM] = true,     [OP_MATMUL_MV] = true,     [OP_EXPERTS_MM] = true,
+    [OP_EXPERTS_MV] = true,    [OP_PROJECT_MV] = true,    [OP_GLU_MV] = true,
+    [OP_ADD_MATMUL_MM] = true, [OP_ADD_MATMUL_MV] = true,
+};
+
 static void cuda_run(struct backend *b, enum op op, const struct op_args *args)
 {
-    if (op != OP_MATMUL_MV && op != OP_EXPERTS_MV)
-        self(b)->rounded.data = NULL;
+    const void *rounded = self(b)->rounded.x.data;
+    const struct tensor *outs[] = {&args->out, &args->out2, &args->out3, &args->out4};
+    bool keeps = is_product[op];
+    for (int i = 0; i < 4; i++)
+        keeps = keeps && outs[i]->data != rounded;
+    if (!keeps)
+        self(b)->rounded.x.data = NULL;
     note(self(b), cuda_ops[op](args, &self(b)->call), ops[op].name);
 }
 
@@ -234,7 +255,7 @@ static bool cuda_graph_begin(struct backend *b, const struct graph_key *key)
     size_t i = 0;
     while (i < c->n_graphs && !same_key(&c->graphs[i].key, key))
         i++;
-    c->rounded.data = NULL;
+    c->rounded.x.data = NULL;
     if (i == c->n_graphs) {
         struct graph *more = realloc(c->graphs, (i + 1) * sizeof *more);
         if (more) {
@@ -257,7 +278,7 @@ static void cuda_graph_end(struct backend *b)
     struct backend_on_cuda *c = self(b);
     struct graph *g = &c->graphs[c->capturing];
     cudaGraph_t captured;
-    c->rounded.data = NULL;
+    c->rounded.x.data = NULL;
     if (!c->is_capturing)
         return;
     c->is_capturing = false;
@@ -301,10 +322,13 @@ static int cuda_finish(struct backend *b, struct err *err)
 
 const struct backend_device backend_cuda = {
     .name = "cuda",
+    .fuses = true,
     .open = cuda_open,
     .close = cuda_close,
     .alloc = cuda_alloc,
     .free = cuda_free,
+    .alloc_host = cuda_alloc_host,
+    .free_host = cuda_free_host,
     .bind = cuda_bind,
     .upload = cuda_upload,
     .download = cuda_download,

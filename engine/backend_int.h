@@ -7,6 +7,7 @@
 
 struct backend_device {
     const char *name; /* as in backend_open */
+    bool fuses;       /* backend_fuses */
 
     /* Open it; *out is set only on success. Returns -1 with the reason where it is not there. */
     int (*open)(struct backend **out, struct err *err);
@@ -14,6 +15,8 @@ struct backend_device {
 
     int (*alloc)(struct backend *b, size_t size_bytes, void **out, struct err *err);
     void (*free)(struct backend *b, void *p);
+    void *(*alloc_host)(size_t size_bytes); /* NULL when there is none left */
+    void (*free_host)(void *p);
     int (*bind)(struct backend *b, const struct tensor *host, void **out, struct err *err);
     void (*upload)(struct backend *b, void *dst, const void *host, size_t size_bytes);
     void (*download)(struct backend *b, void *host, const void *src, size_t size_bytes);

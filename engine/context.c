@@ -95,14 +95,20 @@ static int frequencies_fill(struct forward *f, struct err *err)
     return rc;
 }
 
+/* From one row of the input to the next. */
+static int32_t input_stride(const struct forward *f, enum forward_phase phase)
+{
+    return phase == FORWARD_DECODE ? f->params.n_seqs : f->chunk;
+}
+
 /* Point the graph at its input: n tokens, n_wanted rows that go to logits row first_row and on. */
 static void graph_aim(struct forward *f, enum forward_phase phase, int32_t n, int32_t n_wanted,
                       int32_t first_row)
 {
     struct tensor *rows[N_INPUT_ROWS] = {&f->tokens, &f->seqs, &f->positions, &f->wanted};
     for (int i = 0; i < N_INPUT_ROWS; i++)
-        *rows[i] =
-            tensor_packed(f->input + i * f->chunk, QUANT_I32, 1, 1, i == IN_WANTED ? n_wanted : n);
+        *rows[i] = tensor_packed(f->input + i * input_stride(f, phase), QUANT_I32, 1, 1,
+                                 i == IN_WANTED ? n_wanted : n);
     f->phase = phase;
     f->logits = f->out;
     f->logits.data = f->out.data ? tensor_row(&f->out, 0, first_row) : NULL;
@@ -136,7 +142,7 @@ static int logits_reserve(struct forward *f, int32_t n_rows, struct err *err)
     if (backend_alloc(f->backend, (size_t)out.mat_bytes, &out.data, err) < 0)
         return -1;
     backend_free(f->backend, f->out.data);
-    free(f->host_logits);
+    backend_free_host(f->backend, f->host_logits);
     f->out = out;
     f->host_logits = NULL;
     return 0;
@@ -144,7 +150,8 @@ static int logits_reserve(struct forward *f, int32_t n_rows, struct err *err)
 
 static int host_logits_reserve(struct forward *f, struct err *err)
 {
-    if (!f->host_logits && !(f->host_logits = malloc((size_t)f->out.mat_bytes)))
+    if (!f->host_logits &&
+        !(f->host_logits = backend_alloc_host(f->backend, (size_t)f->out.mat_bytes)))
         return err_set(err, "logits: out of memory: %lld bytes", (long long)f->out.mat_bytes);
     return 0;
 }
@@ -170,6 +177,7 @@ static int context_init(struct forward *f, struct err *err)
     f->form = p->knobs.value[KNOB_REF]    ? FORM_F64
               : p->knobs.value[KNOB_FAST] ? FORM_FAST
                                           : FORM_F32;
+    f->fuses = backend_fuses(f->backend) && f->form == FORM_FAST;
     size_t n_ints = (size_t)f->chunk * N_INPUT_ROWS;
     f->staging = calloc(n_ints, sizeof *f->staging);
     f->row_tokens = calloc((size_t)p->n_batch, sizeof *f->row_tokens);
@@ -212,7 +220,7 @@ void forward_free(struct forward *f)
         return;
     backend_graph_forget(f->backend, f);
     backend_free(f->backend, f->out.data);
-    free(f->host_logits);
+    backend_free_host(f->backend, f->host_logits);
     backend_free(f->backend, f->scratch);
     backend_free(f->backend, f->arena);
     kvcache_fini(&f->cache, f->backend);
@@ -295,7 +303,7 @@ static int32_t chunk_run(struct forward *f, const struct forward_batch *b, int32
 {
     int32_t *row[N_INPUT_ROWS], n_wanted = 0;
     for (int i = 0; i < N_INPUT_ROWS; i++)
-        row[i] = f->staging + i * f->chunk;
+        row[i] = f->staging + i * input_stride(f, b->phase);
     f->n_pairs = 0;
     for (int32_t i = 0; i < n; i++) {
         int32_t seq = seq_of(b, first + i);
@@ -307,7 +315,7 @@ static int32_t chunk_run(struct forward *f, const struct forward_batch *b, int32
             row[IN_WANTED][n_wanted++] = i;
     }
     backend_upload(f->backend, f->input, f->staging,
-                   (size_t)f->chunk * N_INPUT_ROWS * sizeof *f->staging);
+                   (size_t)input_stride(f, b->phase) * N_INPUT_ROWS * sizeof *f->staging);
     graph_aim(f, b->phase, n, n_wanted, first_row);
     graph_run(f);
     return n_wanted;

@@ -13,6 +13,7 @@
 static void run(struct forward *f, enum op op, struct op_args *args)
 {
     args->form = f->form;
+    args->many = f->phase == FORWARD_PREFILL;
     args->scratch = f->scratch;
     if (!f->is_measuring) {
         backend_run(f->backend, op, args);
@@ -83,6 +84,35 @@ static struct tensor add(struct forward *f, struct tensor a, struct tensor b)
     return a;
 }
 
+/* h += x matrix^T */
+static void add_linear(struct forward *f, struct tensor h, struct tensor x, struct tensor matrix)
+{
+    if (f->fuses)
+        run(f, f->phase == FORWARD_PREFILL ? OP_ADD_MATMUL_MM : OP_ADD_MATMUL_MV,
+            &(struct op_args){.out = h,
+                              .in = {x, matrix, h},
+                              .two_groups = f->params.knobs.value[KNOB_Q80_G2] != 0});
+    else
+        add(f, h, linear(f, x, matrix));
+}
+
+/* Products of one x with n matrices, at most four. */
+static void project(struct forward *f, struct tensor x, int n, const struct tensor *matrices,
+                    struct tensor *out)
+{
+    struct op_args args = {.in = {x}, .two_groups = f->params.knobs.value[KNOB_Q80_G2] != 0};
+    struct tensor *outs[] = {&args.out, &args.out2, &args.out3, &args.out4};
+    bool at_once = f->fuses && f->phase == FORWARD_DECODE;
+    for (int i = 0; i < n; i++) {
+        args.in[1 + i] = matrices[i];
+        *outs[i] = out[i] = activation(f, x.n_rows, matrices[i].n_rows);
+        if (!at_once)
+            linear_into(f, out[i], x, matrices[i]);
+    }
+    if (at_once)
+        run(f, OP_PROJECT_MV, &args);
+}
+
 static struct tensor rms_norm(struct forward *f, struct tensor x, int32_t n_heads,
                               struct tensor weight)
 {
@@ -108,9 +138,23 @@ static struct tensor swiglu(struct forward *f, struct tensor gate, struct tensor
     return up;
 }
 
-static struct tensor gated(struct forward *f, struct tensor x, struct tensor gate)
+/* silu(x gate^T) * (x up^T) */
+static struct tensor glu(struct forward *f, struct tensor x, struct tensor gate, struct tensor up)
 {
-    run(f, OP_GATE, &(struct op_args){.out = x, .in = {x, gate}});
+    if (!f->fuses || f->phase == FORWARD_PREFILL)
+        return swiglu(f, linear(f, x, gate), linear(f, x, up));
+    struct tensor out = activation(f, x.n_rows, gate.n_rows);
+    run(f, OP_GLU_MV,
+        &(struct op_args){.out = out,
+                          .in = {x, gate, up},
+                          .two_groups = f->params.knobs.value[KNOB_Q80_G2] != 0});
+    return out;
+}
+
+/* n_heads: rows of x for a token. */
+static struct tensor gated(struct forward *f, struct tensor x, struct tensor gate, int32_t n_heads)
+{
+    run(f, OP_GATE, &(struct op_args){.out = x, .in = {x, gate}, .n_heads = n_heads});
     return x;
 }
 
@@ -128,6 +172,35 @@ static struct tensor rope(struct forward *f, struct tensor x, int32_t n_heads)
 static void store(struct forward *f, struct tensor cache, struct tensor x)
 {
     run(f, OP_STORE, &(struct op_args){.out = cache, .in = {x, f->seqs, f->positions}});
+}
+
+/* Norms, where there are weights for them, and rotary positions of the heads of q and k; k and v go
+ * into the cache. q has a row for each head. */
+static struct tensor heads(struct forward *f, const struct layer *l, const struct kv_layer *kv,
+                           struct tensor q, struct tensor k, struct tensor v)
+{
+    const struct hparams *hp = &f->model.hp;
+    struct tensor out = activation(f, k.n_rows, hp->n_heads * hp->head_dim);
+    if (f->fuses) {
+        run(f, OP_HEADS,
+            &(struct op_args){
+                .out = out,
+                .out2 = kv->keys,
+                .out3 = kv->values,
+                .in = {q, k, v, l->q_norm, l->k_norm, f->seqs, f->positions, f->rope_frequencies},
+                .n_heads = hp->n_heads,
+                .n_kv_heads = hp->n_kv_heads,
+                .n_rot = hp->n_rot,
+                .eps = hp->rms_eps,
+                .adjacent = hp->rope_kind == ROPE_ADJACENT});
+        return out;
+    }
+    q = l->q_norm.data ? rms_norm(f, q, 1, l->q_norm) : q;
+    q = reshape(q, k.n_rows, hp->n_heads * hp->head_dim);
+    k = l->k_norm.data ? rms_norm(f, k, hp->n_kv_heads, l->k_norm) : k;
+    store(f, kv->keys, rope(f, k, hp->n_kv_heads));
+    store(f, kv->values, v);
+    return rope(f, q, hp->n_heads);
 }
 
 static struct tensor attend(struct forward *f, struct tensor q, const struct kv_layer *kv)
@@ -154,66 +227,99 @@ static struct tensor conv(struct forward *f, struct tensor x, struct tensor weig
 }
 
 /* Softmax attention over the cache (Vaswani et al. 2017), with the grouped heads, per-head norms,
- * biases and output gate that the layer's weights ask for. */
-static struct tensor attention(struct forward *f, const struct layer *l, const struct kv_layer *kv,
-                               struct tensor x)
+ * biases and output gate that the layer's weights ask for. Adds to h, as does every mixer. */
+static void attention(struct forward *f, const struct layer *l, const struct kv_layer *kv,
+                      struct tensor x, struct tensor h)
 {
     const struct hparams *hp = &f->model.hp;
-    int32_t n = x.n_rows, q_width = hp->n_heads * hp->head_dim;
+    const struct tensor matrices[] = {l->wq, l->wk, l->wv};
     bool has_gate = l->mixer == MIXER_GATED_ATTENTION;
+    struct tensor qkv[3];
 
-    struct tensor q_out = linear(f, x, l->wq), q = q_out;
-    struct tensor k = linear(f, x, l->wk), v = linear(f, x, l->wv);
+    project(f, x, 3, matrices, qkv);
     if (l->bq.data) {
-        q = add(f, q, l->bq);
-        k = add(f, k, l->bk);
-        v = add(f, v, l->bv);
+        add(f, qkv[0], l->bq);
+        add(f, qkv[1], l->bk);
+        add(f, qkv[2], l->bv);
     }
-    if (l->q_norm.data) {
-        q = rms_norm(f, head_part(q_out, hp->n_heads, has_gate ? 2 : 1, 0), 1, l->q_norm);
-        q = reshape(q, n, q_width);
-        k = rms_norm(f, k, hp->n_kv_heads, l->k_norm);
-    }
-    store(f, kv->keys, rope(f, k, hp->n_kv_heads));
-    store(f, kv->values, v);
-    struct tensor y = attend(f, rope(f, q, hp->n_heads), kv);
+    struct tensor q = head_part(qkv[0], hp->n_heads, has_gate ? 2 : 1, 0);
+    struct tensor y = attend(f, heads(f, l, kv, q, qkv[1], qkv[2]), kv);
     if (has_gate)
-        gated(f, head_part(y, hp->n_heads, 1, 0), head_part(q_out, hp->n_heads, 2, 1));
-    return linear(f, y, l->wo);
+        gated(f, head_part(y, hp->n_heads, 1, 0), head_part(qkv[0], hp->n_heads, 2, 1),
+              hp->n_heads);
+    add_linear(f, h, y, l->wo);
+}
+
+/* What the recurrence of a gated delta net reads. */
+struct delta_input {
+    struct tensor q, k, v, decay, strength;
+};
+
+/* The short convolution, the norms of q and k, and the gates. */
+static struct delta_input delta_heads(struct forward *f, const struct layer *l,
+                                      const struct delta_layer *state, struct tensor x,
+                                      struct tensor alpha, struct tensor beta)
+{
+    const struct hparams *hp = &f->model.hp;
+    int32_t key_width = hp->n_key_heads * hp->key_dim;
+    double scale = 1 / sqrt(hp->key_dim);
+    struct tensor qkv, q, k;
+    if (f->fuses) {
+        qkv = activation(f, x.n_rows, x.n_cols);
+        run(f, OP_DELTA_HEADS,
+            &(struct op_args){
+                .out = qkv,
+                .out2 = alpha,
+                .out3 = beta,
+                .in = {x, l->conv, state->window, f->seqs, alpha, beta, l->dt_bias, l->a},
+                .n_kv_heads = hp->n_key_heads,
+                .key_width = key_width,
+                .scale = scale,
+                .eps = hp->rms_eps});
+        q = columns(qkv, 0, key_width);
+        k = columns(qkv, key_width, key_width);
+    } else {
+        qkv = conv(f, x, l->conv, state->window);
+        q = l2_norm(f, columns(qkv, 0, key_width), hp->n_key_heads, scale);
+        k = l2_norm(f, columns(qkv, key_width, key_width), hp->n_key_heads, 1);
+        run(f, OP_DELTA_GATES,
+            &(struct op_args){.out = alpha, .out2 = beta, .in = {alpha, beta, l->dt_bias, l->a}});
+    }
+    return (struct delta_input){q, k, columns(qkv, 2 * key_width, qkv.n_cols - 2 * key_width),
+                                alpha, beta};
+}
+
+/* rms_norm(x) * silu(z) for each head */
+static struct tensor gated_norm(struct forward *f, struct tensor x, int32_t n_heads,
+                                struct tensor weight, struct tensor z)
+{
+    if (!f->fuses)
+        return swiglu(f, z, rms_norm(f, x, n_heads, weight));
+    struct tensor out = activation(f, x.n_rows, x.n_cols);
+    run(f, OP_GATED_NORM,
+        &(struct op_args){
+            .out = out, .in = {x, weight, z}, .n_heads = n_heads, .eps = f->model.hp.rms_eps});
+    return out;
 }
 
 /* Gated delta net (Yang et al. 2024): a short convolution, then per head a matrix state that
  * decays and is corrected towards each new value. */
-static struct tensor delta_net(struct forward *f, const struct layer *l,
-                               const struct delta_layer *state, struct tensor x)
+static void delta_net(struct forward *f, const struct layer *l, const struct delta_layer *state,
+                      struct tensor x, struct tensor h)
 {
     const struct hparams *hp = &f->model.hp;
-    int32_t n = x.n_rows, n_heads = hp->n_value_heads;
-    int32_t key_width = hp->n_key_heads * hp->key_dim, value_width = n_heads * hp->value_dim;
+    const struct tensor matrices[] = {l->w_qkv, l->w_z, l->w_alpha, l->w_beta};
+    struct tensor out[4];
 
-    struct tensor qkv = conv(f, linear(f, x, l->w_qkv), l->conv, state->window);
-    struct tensor z = linear(f, x, l->w_z);
-    struct tensor q =
-        l2_norm(f, columns(qkv, 0, key_width), hp->n_key_heads, 1 / sqrt(hp->key_dim));
-    struct tensor k = l2_norm(f, columns(qkv, key_width, key_width), hp->n_key_heads, 1);
-    struct tensor v = columns(qkv, 2 * key_width, value_width);
-    struct tensor alpha = linear(f, x, l->w_alpha), beta = linear(f, x, l->w_beta);
-    run(f, OP_DELTA_GATES,
-        &(struct op_args){.out = alpha, .out2 = beta, .in = {alpha, beta, l->dt_bias, l->a}});
-
-    struct tensor y = activation(f, n, value_width);
+    project(f, x, 4, matrices, out);
+    struct delta_input in = delta_heads(f, l, state, out[0], out[2], out[3]);
+    struct tensor y = activation(f, x.n_rows, hp->n_value_heads * hp->value_dim);
     run(f, OP_DELTA_NET,
         &(struct op_args){.out = y,
-                          .in = {q, k, v, alpha, beta, state->memory, f->seqs},
-                          .n_heads = n_heads,
+                          .in = {in.q, in.k, in.v, in.decay, in.strength, state->memory, f->seqs},
+                          .n_heads = hp->n_value_heads,
                           .n_kv_heads = hp->n_key_heads});
-    return linear(f, swiglu(f, z, rms_norm(f, y, n_heads, l->out_norm)), l->w_out);
-}
-
-/* Gated linear unit with SiLU (Shazeer 2020). */
-static struct tensor dense(struct forward *f, const struct layer *l, struct tensor x)
-{
-    return linear(f, swiglu(f, linear(f, x, l->w_gate), linear(f, x, l->w_up)), l->w_down);
+    add_linear(f, h, gated_norm(f, y, hp->n_value_heads, l->out_norm, out[1]), l->w_out);
 }
 
 static struct tensor expert_linear(struct forward *f, struct tensor x, struct tensor matrices,
@@ -247,22 +353,26 @@ static struct tensor mixture(struct forward *f, const struct layer *l, struct te
         &(struct op_args){.out = y, .in = {expert_linear(f, hidden, l->e_down, ids), weights}});
     if (!l->s_gate.data)
         return y;
-    struct tensor shared =
-        linear(f, swiglu(f, linear(f, x, l->s_gate), linear(f, x, l->s_up)), l->s_down);
-    return add(f, y, gated(f, shared, linear(f, x, l->s_router)));
+    struct tensor shared = linear(f, glu(f, x, l->s_gate, l->s_up), l->s_down);
+    return add(f, y, gated(f, shared, linear(f, x, l->s_router), 1));
 }
 
-static struct tensor mixer(struct forward *f, int32_t i, struct tensor x)
+static void mixer(struct forward *f, int32_t i, struct tensor x, struct tensor h)
 {
     const struct layer *l = &f->model.layers[i];
     if (l->mixer == MIXER_DELTA_NET)
-        return delta_net(f, l, &f->cache.layers[i].delta, x);
-    return attention(f, l, &f->cache.layers[i].kv, x);
+        delta_net(f, l, &f->cache.layers[i].delta, x, h);
+    else
+        attention(f, l, &f->cache.layers[i].kv, x, h);
 }
 
-static struct tensor feed_forward(struct forward *f, const struct layer *l, struct tensor x)
+/* Dense: a gated linear unit with SiLU (Shazeer 2020). */
+static void feed_forward(struct forward *f, const struct layer *l, struct tensor x, struct tensor h)
 {
-    return l->ffn == FFN_MOE ? mixture(f, l, x) : dense(f, l, x);
+    if (l->ffn == FFN_MOE)
+        add(f, h, mixture(f, l, x));
+    else
+        add_linear(f, h, glu(f, x, l->w_gate, l->w_up), l->w_down);
 }
 
 /* Pre-norm residual layers (Xiong et al. 2020), then the logits of the wanted rows. */
@@ -274,9 +384,9 @@ void forward_graph(struct forward *f)
     size_t layer_start = f->arena_used;
     for (int32_t i = 0; i < m->hp.n_layers; i++) {
         const struct layer *l = &m->layers[i];
-        add(f, h, mixer(f, i, rms_norm(f, h, 1, l->mixer_norm)));
+        mixer(f, i, rms_norm(f, h, 1, l->mixer_norm), h);
         f->arena_used = layer_start;
-        add(f, h, feed_forward(f, l, rms_norm(f, h, 1, l->ffn_norm)));
+        feed_forward(f, l, rms_norm(f, h, 1, l->ffn_norm), h);
         f->arena_used = layer_start;
     }
     if (f->wanted.n_cols == 0)

@@ -14,6 +14,7 @@ struct forward {
     struct backend *backend;        /* borrowed */
     struct forward_params params;
     enum op_form form;
+    bool fuses; /* use the operators that stand for several */
     struct kvcache cache;
 
     /* Input of the graph in hand, device memory; rows of (1, n). */

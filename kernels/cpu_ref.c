@@ -21,6 +21,7 @@ void row_store(int32_t type, void *row, int32_t col, int32_t n, const float *x)
 #include "kernels/cpu_rows.inc"
 #include "kernels/cpu_matmul_ref.inc"
 #include "kernels/cpu_mixer.inc"
+#include "kernels/cpu_fused.inc"
 #undef REAL
 #undef FORM
 #undef EXP
@@ -35,3 +36,4 @@ void row_store(int32_t type, void *row, int32_t col, int32_t n, const float *x)
 #include "kernels/cpu_rows.inc"
 #include "kernels/cpu_matmul_ref.inc"
 #include "kernels/cpu_mixer.inc"
+#include "kernels/cpu_fused.inc"

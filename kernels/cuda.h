@@ -1,6 +1,6 @@
 /* The CUDA forms of the operators: one function per line of ops.def, with the arguments of the C
  * forms and every pointer in device memory. A call only enqueues work on the stream. Weights of
- * type q8_0 stand as cuda_place() left them: all quants, then all scales. */
+ * types q8_0, q4_0 and q6_k stand as cuda_place() left them: each field of all blocks by itself. */
 #ifndef NEARTIE_KERNELS_CUDA_H
 #define NEARTIE_KERNELS_CUDA_H
 
@@ -12,15 +12,27 @@ extern "C" {
 
 struct cuda_blas;
 
+enum cuda_rounding { CUDA_NOT_ROUNDED, CUDA_INT8, CUDA_BF16 };
+
+/* The x of the next products, as they read it; whoever writes x's memory forgets it. */
+struct cuda_rounded {
+    struct tensor x; /* data NULL = none */
+    enum cuda_rounding kind;
+    int slot; /* which of the workspace's two places */
+};
+
+/* The workspace: two places for rounded rows, cuBLAS's own, and the rest for the call at hand. */
+#define CUDA_ROUND_BYTES     ((size_t)208 << 20)
+#define CUDA_WORKSPACE_BYTES ((size_t)704 << 20)
+
 /* What calls share: one stream, so one call at a time uses the workspace. */
 struct cuda_call {
     void *stream;    /* cudaStream_t */
-    void *workspace; /* device memory, aligned to 256 */
-    size_t workspace_bytes;
+    void *workspace; /* device memory of CUDA_WORKSPACE_BYTES, aligned to 256 */
     struct cuda_blas *blas;
-    struct tensor *rounded; /* the x that the workspace holds in 8 bits; data NULL = none. Whoever
-                               calls anything but a product of few rows clears it. */
+    struct cuda_rounded *rounded;
     int32_t sm_count;
+    bool overlap; /* a kernel may start while the one before it ends */
 };
 
 /* Returns 0 or a cudaError_t. */

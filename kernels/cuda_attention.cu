@@ -1,7 +1,7 @@
 /* Attention over the cache. Prefill: a block takes 16 queries of one head through tiles of 64 keys
  * in shared memory. Decode: a block takes one part of the cache for the query heads of a key head;
- * a second kernel adds the parts in order. */
-#include "kernels/cuda_common.cuh"
+ * a second kernel adds the parts in order. cuda_flash.cu has the fast forms for narrow caches. */
+#include "kernels/cuda_flash.cuh"
 
 #define TILE_KEYS    64
 #define TILE_QUERIES 16
@@ -259,9 +259,9 @@ static int decode(const struct op_args *a, const struct heads &h, const struct c
     const int32_t *positions = (const int32_t *)a->in[4].data;
     const int32_t fill = 2 * call->sm_count / (h.n_heads * n_rows);
     const int32_t n_parts = a->n_split > 0 ? a->n_split : fill < 1 ? 1 : fill > 32 ? 32 : fill;
-    REAL *parts = (REAL *)call->workspace;
+    REAL *parts = (REAL *)call_space(call);
     if ((size_t)part_at(n_rows, 0, 0, h.n_heads, n_parts, h.dim) * sizeof(REAL) >
-        call->workspace_bytes)
+        call_space_bytes())
         return cudaErrorMemoryAllocation;
     decode_kernel<REAL, TYPE, E>
         <<<dim3(n_parts, h.n_heads, n_rows), WARPS * WARP, 0, stream_of(call)>>>(
@@ -311,12 +311,16 @@ static int attend_typed(const struct op_args *a, const struct cuda_call *call)
 
 int cuda_attention_mm(const struct op_args *a, const struct cuda_call *call)
 {
+    if (cuda_flash_takes(a))
+        return cuda_flash(a, call, true);
     return a->form == FORM_F64 ? attend_typed<true, double>(a, call)
                                : attend_typed<true, float>(a, call);
 }
 
 int cuda_attention_mv(const struct op_args *a, const struct cuda_call *call)
 {
+    if (cuda_flash_takes(a))
+        return cuda_flash(a, call, false);
     return a->form == FORM_F64 ? attend_typed<false, double>(a, call)
                                : attend_typed<false, float>(a, call);
 }

@@ -133,11 +133,11 @@ static const struct plan *plan_for(struct cuda_blas *b, int32_t n_outputs, int32
 
 int cuda_blas_matmul(struct cuda_blas *b, const struct cuda_blas_args *a, void *stream)
 {
-    const float one = 1, zero = 0;
+    const float one = 1, beta = a->adds ? 1 : 0;
     const struct plan *p = plan_for(b, a->n_outputs, a->n_tokens, a->k, a->out_stride);
     if (!p)
         return -1;
-    return b->cublasLtMatmul(b->handle, b->desc, &one, a->w, p->w, a->x, p->x, &zero, a->out,
+    return b->cublasLtMatmul(b->handle, b->desc, &one, a->w, p->w, a->x, p->x, &beta, a->out,
                              p->out, a->out, p->out, &p->algo, a->workspace, CUDA_BLAS_WORKSPACE,
                              stream)
                ? -1

@@ -3,6 +3,7 @@
 #ifndef NEARTIE_KERNELS_CUDA_BLAS_H
 #define NEARTIE_KERNELS_CUDA_BLAS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,7 @@ struct cuda_blas_args {
     const void *w;      /* (n_outputs, k) */
     const void *x;      /* (n_tokens, k) */
     int32_t n_outputs, n_tokens, k;
+    bool adds;       /* to what out holds */
     void *workspace; /* CUDA_BLAS_WORKSPACE bytes, aligned to 256 */
 };
 

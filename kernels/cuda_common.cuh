@@ -232,6 +232,67 @@ __device__ __forceinline__ float weight<QUANT_Q8_0>(const struct tensor &t, int 
                      (float)q8_quants(t, mat, row)[col]);
 }
 
+/* Row `row` of a weight that stands as in the file. */
+template <class BLOCK>
+static __device__ __forceinline__ const BLOCK *packed_row(const struct tensor &t, int mat, int row)
+{
+    return (const BLOCK *)((const char *)t.data + mat * t.mat_bytes + row * t.row_bytes);
+}
+
+/* Blocks of a weight of small blocks before a row. */
+static __device__ __forceinline__ int64_t block_index(const struct tensor &t, int mat, int row)
+{
+    return ((int64_t)mat * t.n_rows + row) * (t.n_cols / QUANT_BLOCK);
+}
+
+/* A placed q4_0 weight: nibbles, then scales. */
+static __device__ __forceinline__ const uint8_t *q4_quants(const struct tensor &t, int mat, int row)
+{
+    return (const uint8_t *)t.data + block_index(t, mat, row) * 16;
+}
+static __device__ __forceinline__ const __half *q4_scales(const struct tensor &t, int mat, int row)
+{
+    const int64_t n = (int64_t)t.n_mats * t.n_rows * (t.n_cols / QUANT_BLOCK);
+    return (const __half *)((const uint8_t *)t.data + n * 16) + block_index(t, mat, row);
+}
+template <>
+__device__ __forceinline__ float weight<QUANT_Q4_0>(const struct tensor &t, int mat, int row,
+                                                    int col)
+{
+    return __fmul_rn(
+        __half2float(q4_scales(t, mat, row)[col / QUANT_BLOCK]),
+        (float)(nibble(q4_quants(t, mat, row) + col / QUANT_BLOCK * 16, col % QUANT_BLOCK) - 8));
+}
+
+/* A placed q6_k weight: each field of all superblocks by itself. */
+struct q6_planes {
+    const uint8_t *low, *high; /* (superblocks, 128), (superblocks, 64) */
+    const int8_t *scales;      /* (superblocks, 16) */
+    const __half *d;
+};
+static __host__ __device__ __forceinline__ struct q6_planes q6_planes_of(const struct tensor &t)
+{
+    const int64_t n = (int64_t)t.n_mats * t.n_rows * (t.n_cols / QUANT_SUPER);
+    const uint8_t *at = (const uint8_t *)t.data;
+    return {at, at + n * 128, (const int8_t *)at + n * 192, (const __half *)(at + n * 208)};
+}
+static __device__ __forceinline__ int64_t q6_block(const struct tensor &t, int mat, int row)
+{
+    return ((int64_t)mat * t.n_rows + row) * (t.n_cols / QUANT_SUPER);
+}
+template <>
+__device__ __forceinline__ float weight<QUANT_Q6_K>(const struct tensor &t, int mat, int row,
+                                                    int col)
+{
+    const struct q6_planes p = q6_planes_of(t);
+    const int64_t b = q6_block(t, mat, row) + col / QUANT_SUPER;
+    const int j = col % QUANT_SUPER, half = j / 128, l = j % 128;
+    const int low = p.low[b * 128 + 64 * half + l % 64] >> l / 64 * 4 & 15;
+    const int high = p.high[b * 64 + 32 * half + l % 32] >> l / 32 * 2 & 3;
+    return __fmul_rn(__fmul_rn(__half2float(p.d[b]), (float)p.scales[b * 16 + j / 16]),
+                     (float)((low | high << 4) - 32));
+}
+
 /* Run a statement with TYPE a constant, for every weight type. */
 #define FOR_WEIGHT_TYPES(X)                                                                        \
     X(QUANT_F32)                                                                                   \
@@ -256,6 +317,50 @@ __device__ __forceinline__ float weight<QUANT_Q8_0>(const struct tensor &t, int 
 static inline cudaStream_t stream_of(const struct cuda_call *call)
 {
     return (cudaStream_t)call->stream;
+}
+
+/* Kernels that follow one another may overlap: the next may start once every block of this one has
+ * called next_may_start(), and has to wait_for_previous() before it touches what others write. A
+ * kernel that is launched with launch() calls both. */
+static __device__ __forceinline__ void next_may_start()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+static __device__ __forceinline__ void wait_for_previous()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+template <class... P, class... A>
+static int launch(const struct cuda_call *call, void (*kernel)(P...), dim3 grid, dim3 block,
+                  size_t shared_bytes, A... args)
+{
+    cudaLaunchAttribute overlap;
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t c = {};
+    c.gridDim = grid;
+    c.blockDim = block;
+    c.dynamicSmemBytes = shared_bytes;
+    c.stream = stream_of(call);
+    c.attrs = &overlap;
+    c.numAttrs = call->overlap ? 1 : 0;
+    return cudaLaunchKernelEx(&c, kernel, P(args)...);
+}
+
+/* Workspace for the call at hand. */
+#define CUDA_CALL_OFFSET (2 * CUDA_ROUND_BYTES + ((size_t)32 << 20))
+static inline void *call_space(const struct cuda_call *call)
+{
+    return (char *)call->workspace + CUDA_CALL_OFFSET;
+}
+static inline size_t call_space_bytes()
+{
+    return CUDA_WORKSPACE_BYTES - CUDA_CALL_OFFSET;
 }
 
 /* Blocks of n_threads that cover n. */

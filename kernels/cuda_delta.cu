@@ -191,6 +191,8 @@ static __global__ void __launch_bounds__(STATE_ROWS *LANES)
     delta_kernel(struct tensor out, struct delta_inputs in, struct tensor state, int32_t value_dim,
                  int32_t n_key_heads)
 {
+    next_may_start();
+    wait_for_previous();
     const int32_t row = blockIdx.x * STATE_ROWS + threadIdx.x / LANES, head = row / value_dim;
     if (row >= state.n_rows)
         return;
@@ -210,9 +212,8 @@ template <class REAL, int E> static int delta(const struct op_args *a, const str
                                     a->out.n_rows};
     const dim3 grid(blocks_for(state.n_rows, STATE_ROWS),
                     a->out.n_rows < 256 ? a->out.n_rows : 256);
-    delta_kernel<REAL, E><<<grid, STATE_ROWS * LANES, 0, stream_of(call)>>>(
-        a->out, in, state, state.n_rows / a->n_heads, a->n_kv_heads);
-    return cudaGetLastError();
+    return launch(call, delta_kernel<REAL, E>, grid, dim3(STATE_ROWS * LANES), 0, a->out, in, state,
+                  state.n_rows / a->n_heads, a->n_kv_heads);
 }
 
 template <class REAL> static int delta_sized(const struct op_args *a, const struct cuda_call *call)
@@ -224,7 +225,138 @@ template <class REAL> static int delta_sized(const struct op_args *a, const stru
                              : cudaErrorInvalidValue;
 }
 
+/* ---- prefill: the tokens of one sequence, a few at a time through shared memory ---- */
+
+#define TOKENS 16 /* of a stage */
+
+/* A stage: keys and queries of the block's head, values of its rows, both gates. */
+template <int N> struct delta_stage {
+    float k[TOKENS][N], q[TOKENS][N], v[TOKENS][STATE_ROWS], decay[TOKENS], beta[TOKENS];
+};
+
+template <int BYTES> static __device__ __forceinline__ void copy(void *to, const void *from)
+{
+    const uint32_t address = (uint32_t)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(BYTES));
+}
+
+template <int N>
+static __device__ void stage_load(struct delta_stage<N> &s, const struct delta_inputs &in,
+                                  int32_t first, int32_t row, int32_t head, int32_t key_at)
+{
+    const int32_t n = min(TOKENS, in.n_tokens - first);
+    for (int32_t i = threadIdx.x; i < n * (N / 4); i += STATE_ROWS * LANES) {
+        const int32_t t = i / (N / 4), c = i % (N / 4) * 4;
+        copy<16>(&s.k[t][c], row_floats(in.k, first + t) + key_at + c);
+        copy<16>(&s.q[t][c], row_floats(in.q, first + t) + key_at + c);
+    }
+    for (int32_t i = threadIdx.x; i < n * (STATE_ROWS / 4); i += STATE_ROWS * LANES) {
+        const int32_t t = i / (STATE_ROWS / 4), c = i % (STATE_ROWS / 4) * 4;
+        copy<16>(&s.v[t][c], row_floats(in.v, first + t) + row + c);
+    }
+    if ((int32_t)threadIdx.x < n) {
+        copy<4>(&s.decay[threadIdx.x], row_floats(in.decay, first + threadIdx.x) + head);
+        copy<4>(&s.beta[threadIdx.x], row_floats(in.beta, first + threadIdx.x) + head);
+    }
+    asm volatile("cp.async.commit_group;");
+}
+
+static __device__ __forceinline__ float dot4(float4 a, float4 b)
+{
+    return a.x * b.x + a.y * b.y + (a.z * b.z + a.w * b.w);
+}
+
+/* LANES threads have a row of the state: N / LANES elements each, in groups of four. */
+template <int N>
+static __global__ void __launch_bounds__(STATE_ROWS *LANES)
+    delta_prefill_kernel(struct tensor out, struct delta_inputs in, struct tensor state,
+                         int32_t value_dim, int32_t n_key_heads)
+{
+    extern __shared__ __align__(16) char shared[];
+    struct delta_stage<N> *stages = (struct delta_stage<N> *)shared;
+    constexpr int E = N / LANES / 4;
+    const int32_t first_row = blockIdx.x * STATE_ROWS, head = first_row / value_dim;
+    const int32_t mine = threadIdx.x / LANES, lane = threadIdx.x % LANES;
+    const int32_t key_at = head % n_key_heads * N;
+    float *memory = (float *)((char *)state.data + in.seqs[0] * state.mat_bytes +
+                              (first_row + mine) * state.row_bytes);
+    float4 s[E];
+#pragma unroll
+    for (int e = 0; e < E; e++)
+        s[e] = *(const float4 *)(memory + (e * LANES + lane) * 4);
+    stage_load(stages[0], in, 0, first_row, head, key_at);
+    for (int32_t first = 0, at = 0; first < in.n_tokens; first += TOKENS, at ^= 1) {
+        const struct delta_stage<N> &now = stages[at];
+        if (first + TOKENS < in.n_tokens)
+            stage_load(stages[at ^ 1], in, first + TOKENS, first_row, head, key_at);
+        else
+            asm volatile("cp.async.commit_group;");
+        asm volatile("cp.async.wait_group 1;");
+        __syncthreads();
+        const int32_t n = min(TOKENS, in.n_tokens - first);
+        for (int32_t t = 0; t < n; t++) {
+            float4 k[E];
+            float dot = 0, y = 0;
+#pragma unroll
+            for (int e = 0; e < E; e++) {
+                k[e] = *(const float4 *)&now.k[t][(e * LANES + lane) * 4];
+                dot += dot4(s[e], k[e]);
+            }
+            const float g = now.decay[t];
+            const float change = (now.v[t][mine] - g * lanes_sum(dot)) * now.beta[t];
+#pragma unroll
+            for (int e = 0; e < E; e++) {
+                const float4 q = *(const float4 *)&now.q[t][(e * LANES + lane) * 4];
+                s[e].x = g * s[e].x + change * k[e].x;
+                s[e].y = g * s[e].y + change * k[e].y;
+                s[e].z = g * s[e].z + change * k[e].z;
+                s[e].w = g * s[e].w + change * k[e].w;
+                y += dot4(s[e], q);
+            }
+            y = lanes_sum(y);
+            if (lane == 0)
+                row_floats(out, first + t)[first_row + mine] = y;
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int e = 0; e < E; e++)
+        *(float4 *)(memory + (e * LANES + lane) * 4) = s[e];
+}
+
+template <int N> static int delta_prefill(const struct op_args *a, const struct cuda_call *call)
+{
+    const struct tensor &state = a->in[5];
+    const struct delta_inputs in = {a->in[0],     a->in[1], a->in[2],
+                                    a->in[3],     a->in[4], (const int32_t *)a->in[6].data,
+                                    a->out.n_rows};
+    const size_t bytes = 2 * sizeof(struct delta_stage<N>);
+    const int rc = cudaFuncSetAttribute(delta_prefill_kernel<N>,
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    if (rc)
+        return rc;
+    delta_prefill_kernel<N>
+        <<<state.n_rows / STATE_ROWS, STATE_ROWS * LANES, bytes, stream_of(call)>>>(
+            a->out, in, state, state.n_rows / a->n_heads, a->n_kv_heads);
+    return cudaGetLastError();
+}
+
+/* Whole blocks of rows of one head, and rows that can be copied by sixteen bytes. */
+static bool prefill_takes(const struct op_args *a)
+{
+    bool is_aligned = true;
+    for (int i = 0; i < 3; i++)
+        is_aligned =
+            is_aligned && a->in[i].row_bytes % 16 == 0 && (uintptr_t)a->in[i].data % 16 == 0;
+    return a->form == FORM_FAST && a->many && is_aligned &&
+           a->in[5].n_rows / a->n_heads % STATE_ROWS == 0 && a->in[5].row_bytes % 16 == 0;
+}
+
 int cuda_delta_net(const struct op_args *a, const struct cuda_call *call)
 {
+    if (prefill_takes(a) && a->in[5].n_cols == 128)
+        return delta_prefill<128>(a, call);
+    if (prefill_takes(a) && a->in[5].n_cols == 64)
+        return delta_prefill<64>(a, call);
     return a->form == FORM_F64 ? delta_sized<double>(a, call) : delta_sized<float>(a, call);
 }

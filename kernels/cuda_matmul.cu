@@ -1,8 +1,8 @@
 /* out = x matrix^T. The reference forms decode each weight where it is used: mm in tiles through
- * shared memory, mv a warp for each output. The fast forms: mv by 8-bit dot products for q8_0; mm
- * by tensor cores on weights decoded to bf16. */
+ * shared memory, mv a warp for each output. The fast forms: mv in cuda_mv.cu; mm by tensor cores on
+ * weights decoded to bf16. */
 #include "kernels/cuda_blas.h"
-#include "kernels/cuda_common.cuh"
+#include "kernels/cuda_mv.cuh"
 
 /* ---- reference ---- */
 
@@ -31,12 +31,6 @@ static __global__ void mm_kernel(struct tensor out, struct tensor x, struct tens
     if (token < out.n_rows && output < m.n_rows)
         row_floats(out, token)[output] = (float)sum;
 }
-
-/* Which plane of the matrices a row of the output takes, and which row of x. */
-struct choice {
-    const int32_t *ids; /* (rows of the output); NULL: plane 0 */
-    int32_t rows_per_x; /* rows of the output that read the same row of x */
-};
 
 static struct choice choice_of(const struct op_args *a, bool has_experts)
 {
@@ -91,145 +85,81 @@ static int reference_typed(const struct op_args *a, const struct cuda_call *call
     return cudaErrorInvalidValue;
 }
 
-/* ---- fast mv: q8_0 ---- */
-
-/* Rounded rows of x in the workspace: (n_rows, n_cols) quants, then (n_rows, n_cols / 32) scales.
- */
-struct rounded {
-    int8_t *quants;
-    float *scales;
-};
-
-static struct rounded rounded_at(const struct cuda_call *call, int64_t n_elements)
-{
-    int8_t *quants = (int8_t *)call->workspace;
-    return {quants, (float *)(quants + (n_elements + 255) / 256 * 256)};
-}
-
-/* A warp rounds 128 elements, four to a lane. */
-static __global__ void round_kernel(struct rounded out, struct tensor x)
-{
-    const int32_t r = blockIdx.x, c = (blockIdx.y * blockDim.x + threadIdx.x) * 4;
-    if (c >= x.n_cols)
-        return;
-    const float4 v = *(const float4 *)(row_floats(x, r) + c);
-    /* Magnitudes compare as their bits do, and what is not finite is largest. */
-    uint32_t bits = 0;
-    const float element[4] = {v.x, v.y, v.z, v.w};
-    const unsigned group = 0xffu << (threadIdx.x % WARP / 8 * 8);
-    for (int i = 0; i < 4; i++)
-        bits = max(bits, __float_as_uint(element[i]) & 0x7fffffff);
-    for (int d = 4; d; d >>= 1)
-        bits = max(bits, __shfl_xor_sync(group, bits, d));
-    const float most = __uint_as_float(bits < 0x7f800000 ? bits : 0x7fc00000);
-    const float inverse = most > 0 ? 127.0f / most : 0.0f;
-    char4 q;
-    q.x = (signed char)__float2int_rn(v.x * inverse);
-    q.y = (signed char)__float2int_rn(v.y * inverse);
-    q.z = (signed char)__float2int_rn(v.z * inverse);
-    q.w = (signed char)__float2int_rn(v.w * inverse);
-    *(char4 *)(out.quants + (int64_t)r * x.n_cols + c) = q;
-    if (threadIdx.x % 8 == 0)
-        out.scales[(int64_t)r * (x.n_cols / QUANT_BLOCK) + c / QUANT_BLOCK] = most / 127.0f;
-}
-
-/* Consecutive products of one x round it once. */
-static void round_once(struct rounded out, const struct tensor &x, const struct cuda_call *call)
-{
-    struct tensor *known = call->rounded;
-    if (known->data == x.data && known->n_rows == x.n_rows && known->n_cols == x.n_cols)
-        return;
-    round_kernel<<<dim3(x.n_rows, blocks_for(x.n_cols, 512)), 128, 0, stream_of(call)>>>(out, x);
-    *known = x;
-}
-
-#define MV_ROWS 8 /* outputs of a block, a warp for each */
-
-static __device__ __forceinline__ int dot16(int4 a, int4 b)
-{
-    return __dp4a(a.x, b.x, __dp4a(a.y, b.y, __dp4a(a.z, b.z, __dp4a(a.w, b.w, 0))));
-}
-
-/* A warp has one output for up to N tokens; a lane half a block of 32, and with two_groups the
- * products of odd and even turns are summed apart. */
-template <int N, bool TWO_GROUPS>
-static __global__ void __launch_bounds__(WARP *MV_ROWS)
-    mv_q8_kernel(struct tensor out, struct rounded x, struct tensor m, struct choice choice)
-{
-    const int32_t output = blockIdx.y * MV_ROWS + threadIdx.y, lane = threadIdx.x;
-    const int32_t first = blockIdx.x * N, n_tokens = min(N, out.n_rows - first);
-    const int32_t n = m.n_cols, n_blocks = n / QUANT_BLOCK;
-    if (output >= m.n_rows)
-        return;
-    const int32_t mat = choice.ids ? choice.ids[first] : 0;
-    const int8_t *quants = q8_quants(m, mat, output) + lane * 16;
-    const __half *scales = q8_scales(m, mat, output) + lane / 2;
-    float sum[N][2] = {};
-#pragma unroll 4
-    for (int32_t c = 0; c < n; c += WARP * 16) {
-        if (c + lane * 16 >= n)
-            break;
-        const int4 w = __ldcs((const int4 *)(quants + c));
-        const float d = __half2float(scales[c / QUANT_BLOCK]);
-#pragma unroll
-        for (int t = 0; t < N; t++) {
-            if (t >= n_tokens)
-                break;
-            const int64_t row = (first + t) / choice.rows_per_x;
-            const int4 v = *(const int4 *)(x.quants + row * n + c + lane * 16);
-            const float scale = x.scales[row * n_blocks + c / QUANT_BLOCK + lane / 2];
-            sum[t][0] += d * scale * (float)dot16(w, v);
-            if (TWO_GROUPS) { /* take turns */
-                const float other = sum[t][1];
-                sum[t][1] = sum[t][0];
-                sum[t][0] = other;
-            }
-        }
-    }
-#pragma unroll
-    for (int t = 0; t < N; t++) {
-        const float total = warp_sum(sum[t][0] + (TWO_GROUPS ? sum[t][1] : 0.0f));
-        if (lane == 0 && t < n_tokens)
-            row_floats(out, first + t)[output] = total;
-    }
-}
-
-template <bool TWO_GROUPS>
-static int mv_q8(const struct op_args *a, const struct cuda_call *call, enum shape shape)
-{
-    const struct tensor &m = a->in[1];
-    const int32_t n_rows = a->out.n_rows, n_x = a->in[0].n_rows;
-    const struct rounded x = rounded_at(call, (int64_t)n_x * m.n_cols);
-    const struct choice choice = choice_of(a, shape == SHAPE_EXPERTS);
-    if ((int64_t)n_x * m.n_cols * 2 + 512 > (int64_t)call->workspace_bytes)
-        return cudaErrorMemoryAllocation;
-    round_once(x, a->in[0], call);
-    const dim3 block(WARP, MV_ROWS);
-    const unsigned blocks = blocks_for(m.n_rows, MV_ROWS);
-    if (n_rows == 1 || shape == SHAPE_EXPERTS)
-        mv_q8_kernel<1, TWO_GROUPS>
-            <<<dim3(n_rows, blocks), block, 0, stream_of(call)>>>(a->out, x, m, choice);
-    else
-        mv_q8_kernel<8, TWO_GROUPS>
-            <<<dim3(blocks_for(n_rows, 8), blocks), block, 0, stream_of(call)>>>(a->out, x, m,
-                                                                                 choice);
-    return cudaGetLastError();
-}
-
 /* ---- fast mm: tensor cores ---- */
 
+/* Eight elements of a row from col, a multiple of 8. */
+template <int TYPE>
+static __device__ __forceinline__ void decode8(float (&out)[8], const struct tensor &m, int row,
+                                               int col)
+{
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        out[i] = weight<TYPE>(m, 0, row, col + i);
+}
+template <>
+__device__ __forceinline__ void decode8<QUANT_Q8_0>(float (&out)[8], const struct tensor &m,
+                                                    int row, int col)
+{
+    const int2 packed = *(const int2 *)(q8_quants(m, 0, row) + col);
+    const int8_t *q = (const int8_t *)&packed;
+    const float d = __half2float(q8_scales(m, 0, row)[col / QUANT_BLOCK]);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        out[i] = d * (float)q[i];
+}
+template <>
+__device__ __forceinline__ void decode8<QUANT_Q4_K>(float (&out)[8], const struct tensor &m,
+                                                    int row, int col)
+{
+    const struct quant_q4_k *b = packed_row<struct quant_q4_k>(m, 0, row) + col / QUANT_SUPER;
+    const int j = col % QUANT_SUPER, shift = j / 32 % 2 * 4;
+    const uint2 packed = *(const uint2 *)(b->qs + j / 64 * 32 + j % 32);
+    const uint8_t *q = (const uint8_t *)&packed;
+    int scale, min;
+    quant_scale_min(b->scales, j / 32, &scale, &min);
+    const float d = half_bits(b->d) * (float)scale, low = half_bits(b->dmin) * (float)min;
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        out[i] = d * (float)(q[i] >> shift & 15) - low;
+}
+template <>
+__device__ __forceinline__ void decode8<QUANT_Q6_K>(float (&out)[8], const struct tensor &m,
+                                                    int row, int col)
+{
+    const struct q6_planes p = q6_planes_of(m);
+    const int64_t b = q6_block(m, 0, row) + col / QUANT_SUPER;
+    const int j = col % QUANT_SUPER, half = j / 128, l = j % 128;
+    const uint2 low = *(const uint2 *)(p.low + b * 128 + half * 64 + l % 64);
+    const uint2 high = *(const uint2 *)(p.high + b * 64 + half * 32 + l % 32);
+    const uint8_t *lows = (const uint8_t *)&low, *highs = (const uint8_t *)&high;
+    const float d = __half2float(p.d[b]) * (float)p.scales[b * 16 + j / 16];
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        out[i] =
+            d * (float)(((lows[i] >> l / 64 * 4 & 15) | (highs[i] >> l / 32 * 2 & 3) << 4) - 32);
+}
+
+/* A thread decodes eight elements, 2,048 to a block. */
 template <int TYPE>
 static __global__ void decode_kernel(__nv_bfloat16 *out, struct tensor m, int32_t first)
 {
-    const int32_t c = blockIdx.y * blockDim.x + threadIdx.x, row = blockIdx.x;
-    if (c < m.n_cols)
-        out[(int64_t)row * m.n_cols + c] = __float2bfloat16(weight<TYPE>(m, 0, first + row, c));
+    const int32_t c = (blockIdx.y * blockDim.x + threadIdx.x) * 8, row = blockIdx.x;
+    float w[8];
+    if (c >= m.n_cols)
+        return;
+    decode8<TYPE>(w, m, first + row, c);
+    uint4 packed;
+    __nv_bfloat162 *two = (__nv_bfloat162 *)&packed;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        two[i] = __floats2bfloat162_rn(w[2 * i], w[2 * i + 1]);
+    *(uint4 *)(out + (int64_t)row * m.n_cols + c) = packed;
 }
 
 static int decode_rows(__nv_bfloat16 *out, const struct tensor &m, int32_t first, int32_t n,
                        const struct cuda_call *call)
 {
-    const dim3 grid(n, blocks_for(m.n_cols, 256));
+    const dim3 grid(n, blocks_for(m.n_cols, 2048));
 #define LAUNCH(TYPE)                                                                               \
     case TYPE:                                                                                     \
         decode_kernel<TYPE><<<grid, 256, 0, stream_of(call)>>>(out, m, first);                     \
@@ -241,74 +171,155 @@ static int decode_rows(__nv_bfloat16 *out, const struct tensor &m, int32_t first
     return cudaGetLastError();
 }
 
-/* The workspace holds x in bf16, cuBLAS's own, and as many decoded rows of the matrix as fit. */
-static int mm_tensor(const struct op_args *a, const struct cuda_call *call)
+/* Rows first ... first + n - 1 of a tensor. */
+static struct tensor rows_of(struct tensor t, int32_t first, int32_t n)
 {
-    const struct tensor &x = a->in[0], &m = a->in[1];
-    const size_t own = CUDA_BLAS_WORKSPACE;
-    const size_t x_bytes = ((size_t)x.n_rows * m.n_cols * 2 + 255) / 256 * 256;
-    char *at = (char *)call->workspace;
-    __nv_bfloat16 *xs = (__nv_bfloat16 *)(at + own), *ws = (__nv_bfloat16 *)(at + own + x_bytes);
-    if (own + x_bytes + (size_t)m.n_cols * 2 * 16 > call->workspace_bytes)
-        return cudaErrorMemoryAllocation;
-    const size_t fit = (call->workspace_bytes - own - x_bytes) / ((size_t)m.n_cols * 2);
+    t.data = (char *)t.data + first * t.row_bytes;
+    t.n_rows = n;
+    return t;
+}
+
+/* out = x m^T, plus what out holds where `adds`: as many decoded rows of the matrix at a time as
+ * the workspace takes. */
+static int mm_tensor(const struct tensor &out, const struct tensor &x, const struct tensor &m,
+                     bool adds, const struct cuda_call *call)
+{
+    const size_t fit = call_space_bytes() / ((size_t)m.n_cols * 2);
     const int32_t step = fit > (size_t)m.n_rows ? m.n_rows : (int32_t)(fit / 16 * 16);
-    int rc = decode_rows(xs, x, 0, x.n_rows, call);
+    const int32_t half = x.n_rows / 2;
+    struct rounded xs;
+    if (step == 0)
+        return cudaErrorMemoryAllocation;
+    if ((size_t)n_elements_of(x) * 5 / 2 + 1024 > CUDA_ROUND_BYTES) {
+        const int rc = mm_tensor(rows_of(out, 0, half), rows_of(x, 0, half), m, adds, call);
+        return rc ? rc
+                  : mm_tensor(rows_of(out, half, x.n_rows - half),
+                              rows_of(x, half, x.n_rows - half), m, adds, call);
+    }
+    int rc = cuda_round(&xs, x, CUDA_BF16, call);
     for (int32_t first = 0; !rc && first < m.n_rows; first += step) {
         const int32_t n = m.n_rows - first < step ? m.n_rows - first : step;
         const bool as_is = m.type == QUANT_BF16;
-        const __nv_bfloat16 *w =
-            as_is ? (const __nv_bfloat16 *)m.data + (int64_t)first * m.n_cols : ws;
-        rc = as_is ? 0 : decode_rows(ws, m, first, n, call);
-        const struct cuda_blas_args product = {(float *)a->out.data + first,
-                                               a->out.row_bytes / (int64_t)sizeof(float),
+        const __nv_bfloat16 *w = as_is ? (const __nv_bfloat16 *)m.data + (int64_t)first * m.n_cols
+                                       : (const __nv_bfloat16 *)call_space(call);
+        rc = as_is ? 0 : decode_rows((__nv_bfloat16 *)call_space(call), m, first, n, call);
+        const struct cuda_blas_args product = {(float *)out.data + first,
+                                               out.row_bytes / (int64_t)sizeof(float),
                                                w,
-                                               xs,
+                                               xs.halves,
                                                n,
                                                x.n_rows,
                                                m.n_cols,
-                                               at};
+                                               adds,
+                                               blas_space(call)};
         if (!rc && cuda_blas_matmul(call->blas, &product, call->stream))
             rc = cudaErrorInvalidValue;
     }
     return rc;
 }
 
-/* Shapes that the fast forms take: rows that vector loads and cuBLAS can address. */
-static bool is_aligned(const struct op_args *a)
+/* ---- operators ---- */
+
+/* Shapes that cuBLAS can address. */
+static bool mm_takes(const struct op_args *a)
 {
-    return a->in[1].n_cols % 32 == 0 && a->in[0].row_bytes % 16 == 0 && a->in[1].n_rows % 8 == 0 &&
-           a->out.row_bytes % 16 == 0;
+    return a->form == FORM_FAST && a->in[1].type != QUANT_F32 && a->in[1].n_cols % 32 == 0 &&
+           a->in[0].row_bytes % 16 == 0 && a->in[1].n_rows % 8 == 0 && a->out.row_bytes % 16 == 0;
 }
 
 int cuda_matmul_mm(const struct op_args *a, const struct cuda_call *call)
 {
-    if (a->form == FORM_FAST && a->in[1].type != QUANT_F32 && is_aligned(a))
-        return mm_tensor(a, call);
-    return reference_typed(a, call, SHAPE_MM);
-}
-
-static int few(const struct op_args *a, const struct cuda_call *call, enum shape shape)
-{
-    if (a->form == FORM_FAST && a->in[1].type == QUANT_Q8_0 && is_aligned(a))
-        return a->two_groups ? mv_q8<true>(a, call, shape) : mv_q8<false>(a, call, shape);
-    return reference_typed(a, call, shape);
+    return mm_takes(a) ? mm_tensor(a->out, a->in[0], a->in[1], false, call)
+                       : reference_typed(a, call, SHAPE_MM);
 }
 
 int cuda_matmul_mv(const struct op_args *a, const struct cuda_call *call)
 {
-    return few(a, call, SHAPE_MV);
+    if (a->out.n_rows > MV_MOST_ROWS && mm_takes(a))
+        return mm_tensor(a->out, a->in[0], a->in[1], false, call);
+    return cuda_mv_takes(a, a->in[1]) ? cuda_mv(a, choice_of(a, false), NULL, call)
+                                      : reference_typed(a, call, SHAPE_MV);
 }
 
 int cuda_experts_mv(const struct op_args *a, const struct cuda_call *call)
 {
-    return few(a, call, SHAPE_EXPERTS);
+    return cuda_mv_takes(a, a->in[1]) ? cuda_mv(a, choice_of(a, true), NULL, call)
+                                      : reference_typed(a, call, SHAPE_EXPERTS);
 }
 
 /* A prefill's tokens are spread over the experts: each goes by itself. */
 int cuda_experts_mm(const struct op_args *a, const struct cuda_call *call)
 {
-    return few(a, call, SHAPE_EXPERTS);
+    return cuda_experts_mv(a, call);
+}
+
+/* The call's scratch as packed rows like those of out. */
+static struct tensor scratch_like(const struct op_args *a)
+{
+    struct tensor t = a->out;
+    t.data = a->scratch;
+    t.row_bytes = (int64_t)t.n_cols * (int64_t)sizeof(float);
+    t.mat_bytes = t.row_bytes * t.n_rows;
+    return t;
+}
+
+static int add_product(const struct op_args *a, const struct cuda_call *call, cuda_fn matmul)
+{
+    struct op_args product = *a, sum = *a;
+    product.out = scratch_like(a);
+    sum.in[0] = a->in[2];
+    sum.in[1] = product.out;
+    const int rc = matmul(&product, call);
+    return rc ? rc : cuda_add(&sum, call);
+}
+
+int cuda_add_matmul_mm(const struct op_args *a, const struct cuda_call *call)
+{
+    if (mm_takes(a) && a->in[2].data == a->out.data)
+        return mm_tensor(a->out, a->in[0], a->in[1], true, call);
+    return add_product(a, call, cuda_matmul_mm);
+}
+
+int cuda_add_matmul_mv(const struct op_args *a, const struct cuda_call *call)
+{
+    if (a->out.n_rows > MV_MOST_ROWS)
+        return cuda_add_matmul_mm(a, call);
+    if (cuda_mv_takes(a, a->in[1]))
+        return cuda_mv(a, choice_of(a, false), &a->in[2], call);
+    return add_product(a, call, cuda_matmul_mv);
+}
+
+int cuda_project_mv(const struct op_args *a, const struct cuda_call *call)
+{
+    const struct tensor outs[] = {a->out, a->out2, a->out3, a->out4};
+    bool all = a->out.n_rows <= MV_MOST_ROWS;
+    int rc = 0;
+    for (int i = 1; i <= 4 && a->in[i].data; i++)
+        all = all && cuda_mv_takes(a, a->in[i]);
+    if (all)
+        return cuda_mv_project(a, call);
+    for (int i = 0; !rc && i < 4 && a->in[1 + i].data; i++) {
+        struct op_args product = *a;
+        product.out = outs[i];
+        product.in[1] = a->in[1 + i];
+        rc = cuda_matmul_mv(&product, call);
+    }
+    return rc;
+}
+
+int cuda_glu_mv(const struct op_args *a, const struct cuda_call *call)
+{
+    struct op_args gate = *a, up = *a, both = *a;
+    if (a->out.n_rows <= MV_MOST_ROWS && a->in[1].type == a->in[2].type &&
+        cuda_mv_takes(a, a->in[1]))
+        return cuda_mv_glu(a, call);
+    gate.out = scratch_like(a);
+    up.in[1] = a->in[2];
+    both.in[0] = gate.out;
+    both.in[1] = up.out;
+    int rc = cuda_matmul_mv(&gate, call);
+    rc = rc ? rc : cuda_matmul_mv(&up, call);
+    return rc ? rc : cuda_swiglu(&both, call);
 }
 
 /* ---- placing ---- */
@@ -325,13 +336,55 @@ static __global__ void place_q8_0_kernel(struct tensor t, const struct quant_q8_
         ((uint16_t *)(quants + n_blocks * QUANT_BLOCK))[i] = raw[i].d;
 }
 
+static __global__ void place_q4_0_kernel(const struct quant_q4_0 *raw, uint8_t *placed,
+                                         int64_t n_blocks)
+{
+    const int64_t i = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
+    if (i >= n_blocks)
+        return;
+    if (threadIdx.x < 16)
+        placed[i * 16 + threadIdx.x] = raw[i].qs[threadIdx.x];
+    else if (threadIdx.x == 16)
+        ((uint16_t *)(placed + n_blocks * 16))[i] = raw[i].d;
+}
+
+static __global__ void place_q6_k_kernel(struct tensor placed, const struct quant_q6_k *raw,
+                                         int64_t n_blocks)
+{
+    const int64_t i = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
+    const struct q6_planes p = q6_planes_of(placed);
+    if (i >= n_blocks)
+        return;
+    for (int j = threadIdx.x; j < 128; j += WARP)
+        ((uint8_t *)p.low)[i * 128 + j] = raw[i].ql[j];
+    for (int j = threadIdx.x; j < 64; j += WARP)
+        ((uint8_t *)p.high)[i * 64 + j] = raw[i].qh[j];
+    if (threadIdx.x < 16)
+        ((int8_t *)p.scales)[i * 16 + threadIdx.x] = raw[i].scales[threadIdx.x];
+    if (threadIdx.x == 0)
+        ((uint16_t *)p.d)[i] = raw[i].d;
+}
+
 int cuda_place(const struct tensor *t, const void *raw, void *placed, const struct cuda_call *call)
 {
     const int64_t bytes = t->mat_bytes * t->n_mats;
-    if (t->type != QUANT_Q8_0)
+    const dim3 block(WARP, 8);
+    struct tensor to = *t;
+    to.data = placed;
+    if (t->type == QUANT_Q8_0) {
+        const int64_t n = bytes / (int64_t)sizeof(struct quant_q8_0);
+        place_q8_0_kernel<<<blocks_for(n, 8), block, 0, stream_of(call)>>>(
+            *t, (const struct quant_q8_0 *)raw, placed, n);
+    } else if (t->type == QUANT_Q4_0) {
+        const int64_t n = bytes / (int64_t)sizeof(struct quant_q4_0);
+        place_q4_0_kernel<<<blocks_for(n, 8), block, 0, stream_of(call)>>>(
+            (const struct quant_q4_0 *)raw, (uint8_t *)placed, n);
+    } else if (t->type == QUANT_Q6_K) {
+        const int64_t n = bytes / (int64_t)sizeof(struct quant_q6_k);
+        place_q6_k_kernel<<<blocks_for(n, 8), block, 0, stream_of(call)>>>(
+            to, (const struct quant_q6_k *)raw, n);
+    } else {
         return cudaMemcpyAsync(placed, raw, bytes, cudaMemcpyDeviceToDevice, stream_of(call));
-    const int64_t n_blocks = bytes / (int64_t)sizeof(struct quant_q8_0);
-    place_q8_0_kernel<<<blocks_for(n_blocks, 8), dim3(WARP, 8), 0, stream_of(call)>>>(
-        *t, (const struct quant_q8_0 *)raw, placed, n_blocks);
+    }
     return cudaGetLastError();
 }

@@ -1,5 +1,6 @@
 /* Operators that work on each row by itself: look-up, norms, gates, rotary positions, the cache. */
-#include "kernels/cuda_common.cuh"
+#include "kernels/cuda_round.cuh"
+#include "kernels/cuda_store.cuh"
 
 #define THREADS 256
 
@@ -7,6 +8,8 @@ template <int TYPE>
 static __global__ void rows_kernel(struct tensor out, struct tensor table, struct tensor ids)
 {
     const int32_t r = blockIdx.x, c = blockIdx.y * THREADS + threadIdx.x;
+    next_may_start();
+    wait_for_previous();
     if (c < table.n_cols)
         row_floats(out, r)[c] = weight<TYPE>(table, 0, ints(ids)[r], c);
 }
@@ -16,13 +19,12 @@ int cuda_rows(const struct op_args *a, const struct cuda_call *call)
     const dim3 grid(a->out.n_rows, blocks_for(a->out.n_cols, THREADS));
 #define LAUNCH(TYPE)                                                                               \
     case TYPE:                                                                                     \
-        rows_kernel<TYPE><<<grid, THREADS, 0, stream_of(call)>>>(a->out, a->in[0], a->in[1]);      \
-        break;
+        return launch(call, rows_kernel<TYPE>, grid, dim3(THREADS), 0, a->out, a->in[0], a->in[1]);
     switch (a->in[0].type) {
         FOR_WEIGHT_TYPES(LAUNCH)
     }
 #undef LAUNCH
-    return cudaGetLastError();
+    return cudaErrorInvalidValue;
 }
 
 /* One block for each head of each row. */
@@ -42,6 +44,56 @@ static __global__ void norm_kernel(struct tensor out, struct tensor x, const flo
         to[i] = (float)(in[i] * scale * (IS_RMS ? (REAL)weights[i] : (REAL)1));
 }
 
+#define NORM_EACH 4 /* most groups of four elements of a thread */
+
+/* A block has a row, which it also rounds. */
+static __global__ void norm_round_kernel(struct tensor out, struct rounded rounded, struct tensor x,
+                                         const float *weights, double eps)
+{
+    const int32_t row = blockIdx.x, n = x.n_cols;
+    float4 v[NORM_EACH], w[NORM_EACH];
+    float sum = 0;
+    next_may_start();
+#pragma unroll
+    for (int i = 0; i < NORM_EACH; i++) {
+        const int32_t c = (i * blockDim.x + threadIdx.x) * 4;
+        if (c < n)
+            w[i] = *(const float4 *)(weights + c);
+    }
+    wait_for_previous();
+#pragma unroll
+    for (int i = 0; i < NORM_EACH; i++) {
+        const int32_t c = (i * blockDim.x + threadIdx.x) * 4;
+        if (c < n) {
+            v[i] = *(const float4 *)(row_floats(x, row) + c);
+            sum += v[i].x * v[i].x + v[i].y * v[i].y + (v[i].z * v[i].z + v[i].w * v[i].w);
+        }
+    }
+    const float scale = 1 / sqrtf(block_sum(sum) / n + (float)eps);
+#pragma unroll
+    for (int i = 0; i < NORM_EACH; i++) {
+        const int32_t c = (i * blockDim.x + threadIdx.x) * 4;
+        if (c >= n)
+            continue;
+        const float4 y = {v[i].x * scale * w[i].x, v[i].y * scale * w[i].y, v[i].z * scale * w[i].z,
+                          v[i].w * scale * w[i].w};
+        *(float4 *)(row_floats(out, row) + c) = y;
+        round4(rounded, (int64_t)row * n + c, y);
+    }
+}
+
+static bool is_round(const struct tensor &t)
+{
+    return t.n_cols % QUANT_BLOCK == 0 && t.row_bytes % 16 == 0 && (uintptr_t)t.data % 16 == 0;
+}
+
+/* What the fast forms of a norm and of the gates give the next product. */
+static struct rounded round_out(const struct op_args *a, const struct cuda_call *call)
+{
+    const int32_t n_rows = a->out.n_rows / (a->n_heads > 1 ? a->n_heads : 1);
+    return rounded_new(call, a->out, rounding_of(a, a->out, n_rows));
+}
+
 template <bool IS_RMS> static int norm(const struct op_args *a, const struct cuda_call *call)
 {
     const int32_t n = a->out.n_cols / a->n_heads;
@@ -59,6 +111,11 @@ template <bool IS_RMS> static int norm(const struct op_args *a, const struct cud
 
 int cuda_rms_norm(const struct op_args *a, const struct cuda_call *call)
 {
+    const int32_t n = a->out.n_cols;
+    if (a->form == FORM_FAST && a->n_heads == 1 && n >= 512 && n <= 1024 * 4 * NORM_EACH &&
+        is_round(a->in[0]) && is_round(a->out) && is_round(a->in[1]))
+        return launch(call, norm_round_kernel, dim3(a->out.n_rows), dim3(n >= 4096 ? 1024 : 256), 0,
+                      a->out, round_out(a, call), a->in[0], (const float *)a->in[1].data, a->eps);
     return norm<true>(a, call);
 }
 
@@ -108,6 +165,34 @@ template <class F> static int pairwise(const struct op_args *a, const struct cud
     return cudaGetLastError();
 }
 
+/* The same for rows of groups of four, which are rounded. */
+template <class F>
+static __global__ void pairwise4_kernel(struct tensor out, struct rounded rounded, struct tensor x,
+                                        struct tensor y)
+{
+    const int32_t r = blockIdx.x, c = (blockIdx.y * THREADS + threadIdx.x) * 4;
+    next_may_start();
+    wait_for_previous();
+    if (c >= out.n_cols)
+        return;
+    const float4 a = *(const float4 *)(row_floats(x, r) + c);
+    const float4 b = *(const float4 *)(row_floats(y, r) + c);
+    const float4 z = {F::template of<float>(a.x, b.x), F::template of<float>(a.y, b.y),
+                      F::template of<float>(a.z, b.z), F::template of<float>(a.w, b.w)};
+    *(float4 *)(row_floats(out, r) + c) = z;
+    round4(rounded, (int64_t)r * out.n_cols + c, z);
+}
+
+template <class F> static int pairwise_round(const struct op_args *a, const struct cuda_call *call)
+{
+    if (a->form != FORM_FAST || !is_round(a->out) || !is_round(a->in[0]) || !is_round(a->in[1]) ||
+        a->in[1].n_rows != a->out.n_rows || a->in[1].n_cols != a->out.n_cols)
+        return pairwise<F>(a, call);
+    return launch(call, pairwise4_kernel<F>,
+                  dim3(a->out.n_rows, blocks_for(a->out.n_cols, 4 * THREADS)), dim3(THREADS), 0,
+                  a->out, round_out(a, call), a->in[0], a->in[1]);
+}
+
 int cuda_add(const struct op_args *a, const struct cuda_call *call)
 {
     return pairwise<add_of>(a, call);
@@ -115,12 +200,12 @@ int cuda_add(const struct op_args *a, const struct cuda_call *call)
 
 int cuda_swiglu(const struct op_args *a, const struct cuda_call *call)
 {
-    return pairwise<swiglu_of>(a, call);
+    return pairwise_round<swiglu_of>(a, call);
 }
 
 int cuda_gate(const struct op_args *a, const struct cuda_call *call)
 {
-    return pairwise<gate_of>(a, call);
+    return pairwise_round<gate_of>(a, call);
 }
 
 /* A thread turns one pair, or copies one element that does not turn. */
@@ -158,34 +243,12 @@ int cuda_rope(const struct op_args *a, const struct cuda_call *call)
     return cudaGetLastError();
 }
 
-/* The q8_0 of quant.c: a warp packs one block of 32. */
-static __device__ void store_q8_0(struct quant_q8_0 *b, float x)
-{
-    const uint32_t most = warp_max(__float_as_uint(x) & 0x7fffffff);
-    const bool is_number = most < 0x7f800000 && most >= 0x04000000;
-    const float amax = __uint_as_float(most);
-    const float inverse = is_number ? __fdiv_rn(127.0f, amax) : 0.0f;
-    const float shifted = __fadd_rn(__fmul_rn(is_number ? x : 0.0f, inverse), 12582912.0f);
-    if (threadIdx.x % WARP == 0)
-        b->d = quant_f32_to_f16(most < 0x7f800000 ? __fdiv_rn(amax, 127.0f)
-                                                  : __uint_as_float(0x7fc00000));
-    b->qs[threadIdx.x % WARP] = (int8_t)(__float_as_uint(shifted) - 0x4b400000u);
-}
-
 static __global__ void store_kernel(struct tensor cache, struct tensor x, const int32_t *seqs,
                                     const int32_t *positions)
 {
     const int32_t r = blockIdx.x, c = blockIdx.y * THREADS + threadIdx.x;
-    char *row = (char *)cache.data + seqs[r] * cache.mat_bytes + positions[r] * cache.row_bytes;
-    if (c >= x.n_cols)
-        return;
-    const float value = row_floats(x, r)[c];
-    if (cache.type == QUANT_F32)
-        ((float *)row)[c] = value;
-    else if (cache.type == QUANT_F16)
-        ((uint16_t *)row)[c] = quant_f32_to_f16(value);
-    else
-        store_q8_0((struct quant_q8_0 *)row + c / QUANT_BLOCK, value);
+    if (c < x.n_cols)
+        cache_store(cache, seqs[r], positions[r], c, row_floats(x, r)[c]);
 }
 
 int cuda_store(const struct op_args *a, const struct cuda_call *call)

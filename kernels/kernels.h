@@ -41,17 +41,19 @@ enum { OP_MAX_INPUTS = 8 };
 /* Arguments of one call. ops.def says which inputs an operator reads. */
 struct op_args {
     enum op_form form;
-    struct tensor out, out2;
+    struct tensor out, out2, out3, out4;
     struct tensor in[OP_MAX_INPUTS];
     double eps;         /* norms: added under the root */
     double scale;       /* attention: of the scores; l2_norm: of the result */
     int32_t n_heads;    /* equal parts of a row that are worked on apart */
     int32_t n_kv_heads; /* attention: key and value heads; delta net: key heads */
     int32_t n_rot;      /* rotary: leading elements of a head that rotate */
+    int32_t key_width;  /* delta_heads: leading columns that are q; k is as wide */
     bool adjacent;      /* rotary: pairs are (2i, 2i+1), not (i, i + n_rot/2) */
     int32_t n_split;    /* attention_mv: parts that a cache is read in; 0 = by its length */
     bool two_groups;    /* matmul_mv: two blocks of 32 per lane, so another summation order */
     bool normalise;     /* router: the chosen weights sum to 1 */
+    bool many;          /* the call serves prefill: its result goes into MM forms */
     int64_t n_pairs;    /* attention: (query, key) pairs, for the cost only */
     void *scratch;      /* op_info.scratch_bytes() bytes, aligned to 64 */
 };
@@ -71,7 +73,7 @@ struct op_info {
     enum op_invariance invariance;
     double (*bytes)(const struct op_args *args); /* memory read and written, at least */
     double (*flops)(const struct op_args *args);
-    size_t (*scratch_bytes)(const struct op_args *args); /* of FORM_FAST; the others need none */
+    size_t (*scratch_bytes)(const struct op_args *args); /* what any form needs */
     op_fn fn[N_FORMS];                                   /* all set */
 };
 extern const struct op_info ops[N_OPS];

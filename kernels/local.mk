@@ -9,6 +9,7 @@ noinst_LIBRARIES += %D%/libkernels.a
 	%D%/cpu_avx512.c \
 	%D%/cpu_fast.c \
 	%D%/cpu_fast.inc \
+	%D%/cpu_fused.inc \
 	%D%/cpu_matmul.c \
 	%D%/cpu_matmul_ref.inc \
 	%D%/cpu_mixer.inc \
@@ -33,15 +34,21 @@ cuda_sources = \
 	%D%/cuda_attention.cu \
 	%D%/cuda_delta.cu \
 	%D%/cuda_experts.cu \
+	%D%/cuda_flash.cu \
+	%D%/cuda_heads.cu \
 	%D%/cuda_matmul.cu \
+	%D%/cuda_mv.cu \
 	%D%/cuda_rows.cu
 cuda_objects = \
 	%D%/cuda_attention.$(OBJEXT) \
 	%D%/cuda_delta.$(OBJEXT) \
 	%D%/cuda_experts.$(OBJEXT) \
+	%D%/cuda_flash.$(OBJEXT) \
+	%D%/cuda_heads.$(OBJEXT) \
 	%D%/cuda_matmul.$(OBJEXT) \
+	%D%/cuda_mv.$(OBJEXT) \
 	%D%/cuda_rows.$(OBJEXT)
-noinst_HEADERS += %D%/cuda.h %D%/cuda_blas.h %D%/cuda_common.cuh
+noinst_HEADERS += %D%/cuda.h %D%/cuda_blas.h %D%/cuda_common.cuh %D%/cuda_round.cuh
 EXTRA_DIST += $(cuda_sources)
 SUFFIXES = .cu
 if CUDA
@@ -53,8 +60,9 @@ DISTCLEANFILES += %D%/*.cu.d
 .cu.$(OBJEXT):
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(NVCC) -c -O3 -I$(top_srcdir) $(NVCC_ARCH) $(NVCCFLAGS) -MMD -MP \
 	  -MF $(@:.$(OBJEXT)=.cu.d) -o $@ $<
--include kernels/cuda_attention.cu.d kernels/cuda_delta.cu.d \
-	kernels/cuda_experts.cu.d kernels/cuda_matmul.cu.d kernels/cuda_rows.cu.d
+-include kernels/cuda_attention.cu.d kernels/cuda_delta.cu.d kernels/cuda_experts.cu.d \
+	kernels/cuda_flash.cu.d kernels/cuda_heads.cu.d kernels/cuda_matmul.cu.d \
+	kernels/cuda_mv.cu.d kernels/cuda_rows.cu.d
 else
 EXTRA_DIST += %D%/cuda_blas.c %D%/cuda_ops.c
 endif

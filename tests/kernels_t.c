@@ -13,7 +13,7 @@
 #include "kernels/quant.h"
 #include "tests/tap.h"
 
-enum { MAX_BUFFERS = 10, GUARD = 64 };
+enum { MAX_BUFFERS = 16, GUARD = 64 };
 
 /* One call and everything it touches, each buffer between two guards. */
 struct fixture {
@@ -22,7 +22,7 @@ struct fixture {
     unsigned row_inputs; /* bit i: in[i] has rows for each of them */
     unsigned col_inputs; /* bit i: in[i] is ints, a column for each of them */
     int n_results;
-    struct tensor results[3]; /* what the call writes */
+    struct tensor results[4]; /* what the call writes */
     int n_buffers;
     struct {
         char *base;  /* guard, size bytes, guard */
@@ -72,6 +72,25 @@ static struct tensor blank(struct fixture *x, int type, int mats, int rows, int 
     return t;
 }
 
+/* A row of random blocks of a type that is never written, with scales about 0.01. */
+static void random_blocks(const struct quant_info *q, int type, char *row, int cols)
+{
+    static const struct {
+        int type, at[2]; /* bytes of the block where an f16 scale stands; -1 = none */
+    } scales[] = {
+        {QUANT_Q4_0, {0, -1}}, {QUANT_Q4_K, {0, 2}}, {QUANT_Q5_K, {0, 2}}, {QUANT_Q6_K, {208, -1}}};
+    for (int i = 0; i < cols / q->block_elems; i++, row += q->block_bytes) {
+        for (int j = 0; j < q->block_bytes; j++)
+            row[j] = (char)(uniform() * 256);
+        for (size_t k = 0; k < sizeof scales / sizeof scales[0]; k++)
+            for (int j = 0; scales[k].type == type && j < 2; j++) {
+                float d = (float)(0.01 + 0.01 * uniform());
+                if (scales[k].at[j] >= 0)
+                    quant_find(QUANT_F16)->from_float(&d, row + scales[k].at[j], 1);
+            }
+    }
+}
+
 /* Random values in a type; a type that is never written is filled with plausible blocks. */
 static struct tensor random_tensor(struct fixture *x, int type, int mats, int rows, int cols)
 {
@@ -79,9 +98,13 @@ static struct tensor random_tensor(struct fixture *x, int type, int mats, int ro
     const struct quant_info *q = quant_find((uint32_t)type);
     float *row = malloc((size_t)cols * sizeof *row);
     for (int r = 0; r < mats * rows; r++) {
+        char *to = tensor_row(&t, r / rows, r % rows);
         for (int c = 0; c < cols; c++)
             row[c] = normal();
-        q->from_float(row, tensor_row(&t, r / rows, r % rows), cols);
+        if (q->from_float)
+            q->from_float(row, to, cols);
+        else
+            random_blocks(q, type, to, cols);
     }
     free(row);
     return t;
@@ -287,6 +310,100 @@ static void make_mix(struct fixture *x, int n, int v)
     x->row_inputs = 3;
 }
 
+static void make_project(struct fixture *x, int n, int v)
+{
+    struct tensor *outs[] = {&x->a.out, &x->a.out2, &x->a.out3, &x->a.out4};
+    int cols = 32 * (3 * v + 1);
+    x->a.in[0] = floats(x, n, cols);
+    for (int i = 0; i <= v % 4; i++) {
+        x->a.in[1 + i] = random_tensor(x, matrix_types[(v + i) % 4], 1, 7 * v + i + 1, cols);
+        *outs[i] = output(x, n, 7 * v + i + 1);
+    }
+    x->a.two_groups = v > 7;
+    x->row_inputs = 1;
+}
+
+static void make_glu(struct fixture *x, int n, int v)
+{
+    int32_t type = matrix_types[v % 4];
+    int cols = 32 * (v + 1);
+    x->a.in[0] = floats(x, n, cols);
+    x->a.in[1] = random_tensor(x, type, 1, 7 * v + 1, cols);
+    x->a.in[2] = random_tensor(x, type, 1, 7 * v + 1, cols);
+    x->a.out = output(x, n, 7 * v + 1);
+    x->a.two_groups = v > 7;
+    x->row_inputs = 1;
+}
+
+/* Half of them add to what out holds. */
+static void make_add_matmul(struct fixture *x, int n, int v)
+{
+    make_matmul(x, n, v);
+    x->a.in[2] = floats(x, n, x->a.out.n_cols);
+    x->row_inputs = 5;
+    if (v / 2 % 2 == 0)
+        return;
+    x->a.out = x->results[0] = x->a.in[2];
+}
+
+static void make_heads(struct fixture *x, int n, int v)
+{
+    int dim = 32 * (v % 3 + 1), kv = v % 2 + 1, group = v % 3 + 1, part = v % 4 / 2 + 1;
+    x->a.n_kv_heads = kv;
+    x->a.n_heads = kv * group;
+    x->a.n_rot = dim / (v % 2 + 1);
+    x->a.adjacent = v % 5 == 0;
+    x->a.eps = 1e-6;
+    x->a.in[0] = floats(x, n * kv * group, dim * part); /* queries, maybe gates between them */
+    x->a.in[0].n_cols = dim;
+    x->a.in[1] = floats(x, n, kv * dim);
+    x->a.in[2] = floats(x, n, kv * dim);
+    if (v % 4) {
+        x->a.in[3] = floats(x, 1, dim);
+        x->a.in[4] = floats(x, 1, dim);
+    }
+    x->a.in[5] = ints_below(x, n, 3);
+    x->a.in[6] = counting(x, n, 2);
+    x->a.in[7] = blank(x, QUANT_F64, 1, 1, x->a.n_rot / 2);
+    for (int i = 0; i < x->a.n_rot / 2; i++)
+        ((double *)x->a.in[7].data)[i] = pow(10000, -2.0 * i / x->a.n_rot);
+    x->a.out = output(x, n, x->a.n_heads * dim);
+    x->a.out2 = result(x, random_tensor(x, cache_types[v % 3], 3, n + 4, kv * dim));
+    x->a.out3 = result(x, random_tensor(x, cache_types[v % 3], 3, n + 4, kv * dim));
+    x->row_inputs = 7;
+    x->col_inputs = 96;
+}
+
+static void make_delta_heads(struct fixture *x, int n, int v)
+{
+    int key_dim = 8 * v + 4, keys = v % 2 + 1, values = keys * (v % 3 + 1);
+    x->a.n_kv_heads = keys;
+    x->a.key_width = keys * key_dim;
+    x->a.scale = 0.25;
+    x->a.eps = 1e-6;
+    int channels = 2 * keys * key_dim + values * (6 * v + 2), width = v % 4 + 2;
+    x->a.in[0] = floats(x, n, channels);
+    x->a.in[1] = floats(x, channels, width);
+    x->a.in[2] = result(x, random_tensor(x, QUANT_F32, 2, width - 1, channels));
+    x->a.in[3] = ints_below(x, n, 2);
+    for (int i = 4; i < 8; i++)
+        x->a.in[i] = floats(x, i < 6 ? n : 1, values);
+    for (int i = 0; i < values; i++)
+        ((float *)x->a.in[7].data)[i] = -fabsf(((float *)x->a.in[7].data)[i]);
+    x->a.out = output(x, n, channels);
+    x->a.out2 = output(x, n, values);
+    x->a.out3 = output(x, n, values);
+    x->row_inputs = 49;
+    x->col_inputs = 8;
+}
+
+static void make_gated_norm(struct fixture *x, int n, int v)
+{
+    make_norm(x, n, v);
+    x->a.in[2] = floats(x, n, x->a.out.n_cols);
+    x->row_inputs = 5;
+}
+
 static void (*const makers[N_OPS])(struct fixture *x, int n, int v) = {
     [OP_ROWS] = make_rows,
     [OP_RMS_NORM] = make_norm,
@@ -307,6 +424,13 @@ static void (*const makers[N_OPS])(struct fixture *x, int n, int v) = {
     [OP_EXPERTS_MM] = make_experts,
     [OP_EXPERTS_MV] = make_experts,
     [OP_MIX] = make_mix,
+    [OP_PROJECT_MV] = make_project,
+    [OP_GLU_MV] = make_glu,
+    [OP_ADD_MATMUL_MM] = make_add_matmul,
+    [OP_ADD_MATMUL_MV] = make_add_matmul,
+    [OP_HEADS] = make_heads,
+    [OP_DELTA_HEADS] = make_delta_heads,
+    [OP_GATED_NORM] = make_gated_norm,
 };
 
 static struct fixture make(enum op op, int n, int v)
@@ -345,10 +469,12 @@ static void run_part(enum op op, enum op_form form, const struct fixture *x, int
             a.in[i].n_cols = n;
         }
     }
-    if (op != OP_STORE) /* whose output is the cache */
-        rows_cut(&a.out, x, first, n);
-    if (a.out2.data)
-        rows_cut(&a.out2, x, first, n);
+    struct tensor *outs[] = {&a.out, &a.out2, &a.out3, &a.out4};
+    for (int i = 0; i < 4; i++) {
+        bool is_cache = op == OP_STORE || (op == OP_HEADS && i > 0);
+        if (outs[i]->data && !is_cache)
+            rows_cut(outs[i], x, first, n);
+    }
     ops[op].fn[form](&a);
 }
 
@@ -390,14 +516,24 @@ static double relative_error(const float *got, const float *want, size_t n)
     return isnan(d2) ? INFINITY : sqrt(d2 / w2);
 }
 
+/* Matrices are in[1] and on. */
+static bool is_product(enum op op)
+{
+    return op == OP_MATMUL_MM || op == OP_MATMUL_MV || op == OP_EXPERTS_MM || op == OP_EXPERTS_MV ||
+           op == OP_PROJECT_MV || op == OP_GLU_MV || op == OP_ADD_MATMUL_MM ||
+           op == OP_ADD_MATMUL_MV;
+}
+
 /* Float forms: some dozens of roundings of 6e-8, growing as the root of their number. 8 bits: a
  * block's largest magnitude is about 2.5 sigma, so the rounding step's error is 2.5/127/sqrt(12)
  * = 0.6 % per element and at most that in a dot product. */
 static double tolerance(enum op op, enum op_form form, const struct fixture *x)
 {
-    bool is_matmul =
-        op == OP_MATMUL_MM || op == OP_MATMUL_MV || op == OP_EXPERTS_MM || op == OP_EXPERTS_MV;
-    return form == FORM_FAST && is_matmul && x->a.in[1].type == QUANT_Q8_0 ? 0.012 : 3e-6;
+    bool has_8_bits = false;
+    for (int i = 1; is_product(op) && i < OP_MAX_INPUTS; i++)
+        has_8_bits |= x->a.in[i].data && x->a.in[i].type == QUANT_Q8_0;
+    double each = form == FORM_FAST && has_8_bits ? 0.012 : 3e-6;
+    return op == OP_GLU_MV ? 3 * each : each; /* of two such products, one through silu */
 }
 
 /* The forms under test: the float reference, and the fast one in each instruction set. */

@@ -1,0 +1,23 @@
+/* Fast products of few rows (cuda_mv.cu). */
+#ifndef NEARTIE_KERNELS_CUDA_MV_CUH
+#define NEARTIE_KERNELS_CUDA_MV_CUH
+
+#include "kernels/cuda_round.cuh"
+
+/* Which plane of the matrices a row of the output takes, and which row of x. */
+struct choice {
+    const int32_t *ids; /* (rows of the output); NULL: plane 0 */
+    int32_t rows_per_x; /* rows of the output that read the same row of x */
+};
+
+/* Is there a form for this call's x and this matrix? */
+bool cuda_mv_takes(const struct op_args *a, const struct tensor &m);
+
+/* out = x in[1]^T, plus *sum where it is not NULL; the operators project_mv and glu_mv. Return 0 or
+ * a cudaError_t. */
+int cuda_mv(const struct op_args *a, struct choice choice, const struct tensor *sum,
+            const struct cuda_call *call);
+int cuda_mv_project(const struct op_args *a, const struct cuda_call *call);
+int cuda_mv_glu(const struct op_args *a, const struct cuda_call *call);
+
+#endif
