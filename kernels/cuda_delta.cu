@@ -266,6 +266,42 @@ static __device__ __forceinline__ float dot4(float4 a, float4 b)
     return a.x * b.x + a.y * b.y + (a.z * b.z + a.w * b.w);
 }
 
+static __device__ __forceinline__ void lanes_sum2(float &x, float &y)
+{
+    for (int d = LANES / 2; d; d >>= 1) {
+        x += __shfl_xor_sync(~0u, x, d);
+        y += __shfl_xor_sync(~0u, y, d);
+    }
+}
+
+/* What a thread reads of one token. */
+template <int E> struct delta_token {
+    float4 k[E], q[E];
+    float v, decay, beta;
+
+    template <int N>
+    __device__ __forceinline__ void load(const struct delta_stage<N> &s, int32_t t, int32_t row,
+                                         int32_t lane)
+    {
+#pragma unroll
+        for (int e = 0; e < E; e++) {
+            k[e] = *(const float4 *)&s.k[t][(e * LANES + lane) * 4];
+            q[e] = *(const float4 *)&s.q[t][(e * LANES + lane) * 4];
+        }
+        v = s.v[t][row];
+        decay = s.decay[t];
+        beta = s.beta[t];
+    }
+    __device__ __forceinline__ float dot(const float4 (&x)[E], const float4 (&y)[E]) const
+    {
+        float even = 0, odd = 0;
+#pragma unroll
+        for (int e = 0; e < E; e++)
+            (e % 2 ? odd : even) += dot4(x[e], y[e]);
+        return even + odd;
+    }
+};
+
 /* LANES threads have a row of the state: N / LANES elements each, in groups of four. */
 template <int N>
 static __global__ void __launch_bounds__(STATE_ROWS *LANES)
@@ -294,29 +330,30 @@ static __global__ void __launch_bounds__(STATE_ROWS *LANES)
         asm volatile("cp.async.wait_group 1;");
         __syncthreads();
         const int32_t n = min(TOKENS, in.n_tokens - first);
+        struct delta_token<E> next;
+        float y = 0;
+        next.load(now, 0, mine, lane);
         for (int32_t t = 0; t < n; t++) {
-            float4 k[E];
-            float dot = 0, y = 0;
+            const struct delta_token<E> token = next;
+            next.load(now, t + 1 < n ? t + 1 : t, mine, lane);
+            /* What the last token gives is summed along with what this one asks. */
+            float dot = token.dot(s, token.k);
+            lanes_sum2(dot, y);
+            if (lane == 0 && t > 0)
+                row_floats(out, first + t - 1)[first_row + mine] = y;
+            const float change = (token.v - token.decay * dot) * token.beta;
 #pragma unroll
             for (int e = 0; e < E; e++) {
-                k[e] = *(const float4 *)&now.k[t][(e * LANES + lane) * 4];
-                dot += dot4(s[e], k[e]);
+                s[e].x = token.decay * s[e].x + change * token.k[e].x;
+                s[e].y = token.decay * s[e].y + change * token.k[e].y;
+                s[e].z = token.decay * s[e].z + change * token.k[e].z;
+                s[e].w = token.decay * s[e].w + change * token.k[e].w;
             }
-            const float g = now.decay[t];
-            const float change = (now.v[t][mine] - g * lanes_sum(dot)) * now.beta[t];
-#pragma unroll
-            for (int e = 0; e < E; e++) {
-                const float4 q = *(const float4 *)&now.q[t][(e * LANES + lane) * 4];
-                s[e].x = g * s[e].x + change * k[e].x;
-                s[e].y = g * s[e].y + change * k[e].y;
-                s[e].z = g * s[e].z + change * k[e].z;
-                s[e].w = g * s[e].w + change * k[e].w;
-                y += dot4(s[e], q);
-            }
-            y = lanes_sum(y);
-            if (lane == 0)
-                row_floats(out, first + t)[first_row + mine] = y;
+            y = token.dot(s, token.q);
         }
+        y = lanes_sum(y);
+        if (lane == 0)
+            row_floats(out, first + n - 1)[first_row + mine] = y;
         __syncthreads();
     }
 #pragma unroll

@@ -58,6 +58,13 @@ static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+static __device__ __forceinline__ float power_of_2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* ---- tiles ---- */
 
 /* Where 8 halves of a row stand: a row's sixteenths change places, so that a column's hit
@@ -133,7 +140,7 @@ template <int D> struct sums {
     }
     __device__ __forceinline__ void raise(int r, float to)
     {
-        const float shrink = exp2f(max[r] - (to == -INFINITY ? 0 : to));
+        const float shrink = power_of_2(max[r] - (to == -INFINITY ? 0 : to));
         max[r] = to;
         sum[r] *= shrink;
 #pragma unroll
@@ -177,8 +184,9 @@ static __device__ __forceinline__ void scores_of(float (&s)[N / 8][4], char *q, 
     }
 }
 
-/* Take N keys from key0 of the tile into the sums; the two rows see those before `seen`. */
-template <int D, int N>
+/* Take N keys from key0 of the tile into the sums; where MASKS, the two rows see only those before
+ * `seen`. */
+template <int D, int N, bool MASKS>
 static __device__ __forceinline__ void tile_add(struct sums<D> &f, char *q, char *k, char *v,
                                                 int key0, const int (&seen)[2], float scale)
 {
@@ -194,14 +202,15 @@ static __device__ __forceinline__ void tile_add(struct sums<D> &f, char *q, char
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 float &x = s[i][2 * r + e];
-                x = i * 8 + column + e < seen[r] ? x * scale : -INFINITY;
+                x = !MASKS || i * 8 + column + e < seen[r] ? x * scale : -INFINITY;
                 max = fmaxf(max, x);
             }
         f.raise(r, fmaxf(f.max[r], lanes4_max(max)));
         const float base = f.max[r] == -INFINITY ? 0 : f.max[r];
 #pragma unroll
         for (int i = 0; i < N / 8; i++) {
-            const float x = exp2f(s[i][2 * r] - base), y = exp2f(s[i][2 * r + 1] - base);
+            const float x = power_of_2(s[i][2 * r] - base);
+            const float y = power_of_2(s[i][2 * r + 1] - base);
             f.sum[r] += x + y;
             p[i][r] = two_halves(x, y);
         }
@@ -252,6 +261,7 @@ static __global__ void __launch_bounds__(THREADS)
         row[r] = first + warp * ROWS + lane / 4 + 8 * r;
         n_seen[r] = positions[min(row[r], last)] + 1;
     }
+    const int32_t first_seen = positions[first] + 1; /* by every row */
     for (int32_t key = 0, stage = 0; key < end; key += N, stage ^= 1) {
         char *now = tiles + stage * 2 * TILE, *next = tiles + (stage ^ 1) * 2 * TILE;
         if (key + N < end) {
@@ -262,7 +272,11 @@ static __global__ void __launch_bounds__(THREADS)
         copies_wait<1>();
         __syncthreads();
         const int seen[2] = {n_seen[0] - key, n_seen[1] - key};
-        tile_add<D, N>(f, qs + warp * ROWS * D * 2, now, now + TILE, 0, seen, h.scale);
+        char *mine = qs + warp * ROWS * D * 2;
+        if (key + N <= first_seen)
+            tile_add<D, N, false>(f, mine, now, now + TILE, 0, seen, h.scale);
+        else
+            tile_add<D, N, true>(f, mine, now, now + TILE, 0, seen, h.scale);
         __syncthreads();
     }
 #pragma unroll
@@ -373,7 +387,7 @@ static __global__ void __launch_bounds__(THREADS)
         copies_wait<1>();
         __syncthreads();
         const int left = end - key - warp * ROWS, seen[2] = {left, left};
-        tile_add<D, ROWS>(f, qs, now, now + TILE, warp * ROWS, seen, h.scale);
+        tile_add<D, ROWS, true>(f, qs, now, now + TILE, warp * ROWS, seen, h.scale);
         __syncthreads();
     }
     part_store<D>(parts, f, (float *)tiles, n_group,

@@ -39,25 +39,15 @@ static __device__ __forceinline__ float turned(const float *x, int32_t i, const 
     return (float)(is_second ? first * s + second * c : first * c - second * s);
 }
 
-/* A warp has one head: of q, then of k, then of v. */
+/* A head of q, of k or of v: from, normed and turned, to its place. x is this warp's. */
 template <class REAL>
-static __global__ void __launch_bounds__(HEADS *WARP)
-    heads_kernel(const __grid_constant__ struct head_args a)
+static __device__ __forceinline__ void head_move(const struct head_args &a, int32_t row,
+                                                 int32_t head, float *x, const double *sine,
+                                                 const double *cosine)
 {
-    __shared__ float held[HEADS][MAX_HEAD_DIM];
-    __shared__ double sine[MAX_HEAD_DIM / 2], cosine[MAX_HEAD_DIM / 2];
-    const int32_t row = blockIdx.x, warp = threadIdx.y, lane = threadIdx.x, dim = a.dim;
-    int32_t head = blockIdx.y * HEADS + warp;
     const int which = (head >= a.n_heads) + (head >= a.n_heads + a.n_kv_heads);
-    float *x = held[warp];
-    next_may_start();
-    wait_for_previous();
-    for (int32_t i = warp * WARP + lane; i < a.n_rot / 2; i += HEADS * WARP)
-        sincos(a.positions[row] * a.frequencies[i], &sine[i], &cosine[i]);
-    __syncthreads();
+    const int32_t lane = threadIdx.x, dim = a.dim;
     head -= which == 0 ? 0 : which == 1 ? a.n_heads : a.n_heads + a.n_kv_heads;
-    if (which == 2 && head >= a.n_kv_heads)
-        return;
     const struct tensor &from = which == 0 ? a.q : which == 1 ? a.k : a.v;
     const float *in = head_of(from, row, head, which ? a.n_kv_heads : a.n_heads, dim);
     const float *norm = which == 0 ? a.q_norm : which == 1 ? a.k_norm : NULL;
@@ -78,6 +68,24 @@ static __global__ void __launch_bounds__(HEADS *WARP)
             cache_store(which == 1 ? a.keys : a.values, a.seqs[row], a.positions[row],
                         head * dim + i, y);
     }
+    __syncwarp();
+}
+
+/* A warp has one head at a time: of q, then of k, then of v. */
+template <class REAL>
+static __global__ void __launch_bounds__(HEADS *WARP)
+    heads_kernel(const __grid_constant__ struct head_args a)
+{
+    __shared__ float held[HEADS][MAX_HEAD_DIM];
+    __shared__ double sine[MAX_HEAD_DIM / 2], cosine[MAX_HEAD_DIM / 2];
+    const int32_t row = blockIdx.x, warp = threadIdx.y, n = a.n_heads + 2 * a.n_kv_heads;
+    next_may_start();
+    wait_for_previous();
+    for (int32_t i = warp * WARP + threadIdx.x; i < a.n_rot / 2; i += HEADS * WARP)
+        sincos(a.positions[row] * a.frequencies[i], &sine[i], &cosine[i]);
+    __syncthreads();
+    for (int32_t head = blockIdx.y * HEADS + warp; head < n; head += gridDim.y * HEADS)
+        head_move<REAL>(a, row, head, held[warp], sine, cosine);
 }
 
 int cuda_heads(const struct op_args *a, const struct cuda_call *call)
@@ -99,7 +107,10 @@ int cuda_heads(const struct op_args *a, const struct cuda_call *call)
                                    a->n_rot,
                                    a->eps,
                                    a->adjacent};
-    const dim3 grid(a->out.n_rows, blocks_for(a->n_heads + 2 * a->n_kv_heads, HEADS));
+    /* Many rows fill the device; each then finds its angles once. */
+    const unsigned columns =
+        a->out.n_rows > 64 ? 1 : blocks_for(a->n_heads + 2 * a->n_kv_heads, HEADS);
+    const dim3 grid(a->out.n_rows, columns);
     const dim3 block(WARP, HEADS);
     if (args.dim > MAX_HEAD_DIM)
         return cudaErrorInvalidValue;

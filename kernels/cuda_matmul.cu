@@ -310,14 +310,18 @@ int cuda_project_mv(const struct op_args *a, const struct cuda_call *call)
 int cuda_glu_mv(const struct op_args *a, const struct cuda_call *call)
 {
     struct op_args gate = *a, up = *a, both = *a;
+    bool is_done = false;
+    int rc = 0;
     if (a->out.n_rows <= MV_MOST_ROWS && a->in[1].type == a->in[2].type &&
         cuda_mv_takes(a, a->in[1]))
-        return cuda_mv_glu(a, call);
+        rc = cuda_mv_glu(a, &is_done, call);
+    if (rc || is_done)
+        return rc;
     gate.out = scratch_like(a);
     up.in[1] = a->in[2];
     both.in[0] = gate.out;
     both.in[1] = up.out;
-    int rc = cuda_matmul_mv(&gate, call);
+    rc = cuda_matmul_mv(&gate, call);
     rc = rc ? rc : cuda_matmul_mv(&up, call);
     return rc ? rc : cuda_swiglu(&both, call);
 }

@@ -13,11 +13,11 @@ struct choice {
 /* Is there a form for this call's x and this matrix? */
 bool cuda_mv_takes(const struct op_args *a, const struct tensor &m);
 
-/* out = x in[1]^T, plus *sum where it is not NULL; the operators project_mv and glu_mv. Return 0 or
- * a cudaError_t. */
+/* out = x in[1]^T, plus *sum where it is not NULL; the operators project_mv and glu_mv, the latter
+ * only where *out_done says so after. Return 0 or a cudaError_t. */
 int cuda_mv(const struct op_args *a, struct choice choice, const struct tensor *sum,
             const struct cuda_call *call);
 int cuda_mv_project(const struct op_args *a, const struct cuda_call *call);
-int cuda_mv_glu(const struct op_args *a, const struct cuda_call *call);
+int cuda_mv_glu(const struct op_args *a, bool *out_done, const struct cuda_call *call);
 
 #endif

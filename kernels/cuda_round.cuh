@@ -48,7 +48,7 @@ static inline struct rounded rounded_new(const struct cuda_call *call, const str
 }
 
 /* More rows than this go through the tensor cores even in decode. */
-#define MV_MOST_ROWS 64
+#define MV_MOST_ROWS 16
 
 /* What the products after this call will want of its result; 0 = nothing that it could give. */
 static inline int rounding_of(const struct op_args *a, const struct tensor &out, int32_t n_rows)

@@ -82,6 +82,13 @@ static __global__ void norm_round_kernel(struct tensor out, struct rounded round
     }
 }
 
+/* Few rows are done soonest by many threads each, many rows by few. */
+static int norm_threads(int32_t n, int32_t n_rows)
+{
+    const int least = (n + 4 * NORM_EACH - 1) / (4 * NORM_EACH);
+    return n_rows < 64 && n >= 4096 ? 1024 : least <= 256 ? 256 : 1024;
+}
+
 static bool is_round(const struct tensor &t)
 {
     return t.n_cols % QUANT_BLOCK == 0 && t.row_bytes % 16 == 0 && (uintptr_t)t.data % 16 == 0;
@@ -114,8 +121,9 @@ int cuda_rms_norm(const struct op_args *a, const struct cuda_call *call)
     const int32_t n = a->out.n_cols;
     if (a->form == FORM_FAST && a->n_heads == 1 && n >= 512 && n <= 1024 * 4 * NORM_EACH &&
         is_round(a->in[0]) && is_round(a->out) && is_round(a->in[1]))
-        return launch(call, norm_round_kernel, dim3(a->out.n_rows), dim3(n >= 4096 ? 1024 : 256), 0,
-                      a->out, round_out(a, call), a->in[0], (const float *)a->in[1].data, a->eps);
+        return launch(call, norm_round_kernel, dim3(a->out.n_rows),
+                      dim3(norm_threads(n, a->out.n_rows)), 0, a->out, round_out(a, call), a->in[0],
+                      (const float *)a->in[1].data, a->eps);
     return norm<true>(a, call);
 }
 

@@ -38,6 +38,7 @@ cuda_sources = \
 	%D%/cuda_heads.cu \
 	%D%/cuda_matmul.cu \
 	%D%/cuda_mv.cu \
+	%D%/cuda_pairs.cu \
 	%D%/cuda_rows.cu
 cuda_objects = \
 	%D%/cuda_attention.$(OBJEXT) \
@@ -47,8 +48,10 @@ cuda_objects = \
 	%D%/cuda_heads.$(OBJEXT) \
 	%D%/cuda_matmul.$(OBJEXT) \
 	%D%/cuda_mv.$(OBJEXT) \
+	%D%/cuda_pairs.$(OBJEXT) \
 	%D%/cuda_rows.$(OBJEXT)
-noinst_HEADERS += %D%/cuda.h %D%/cuda_blas.h %D%/cuda_common.cuh %D%/cuda_round.cuh
+noinst_HEADERS += %D%/cuda.h %D%/cuda_blas.h %D%/cuda_common.cuh %D%/cuda_flash.cuh \
+	%D%/cuda_formats.cuh %D%/cuda_mv.cuh %D%/cuda_round.cuh %D%/cuda_store.cuh
 EXTRA_DIST += $(cuda_sources)
 SUFFIXES = .cu
 if CUDA
@@ -62,7 +65,7 @@ DISTCLEANFILES += %D%/*.cu.d
 	  -MF $(@:.$(OBJEXT)=.cu.d) -o $@ $<
 -include kernels/cuda_attention.cu.d kernels/cuda_delta.cu.d kernels/cuda_experts.cu.d \
 	kernels/cuda_flash.cu.d kernels/cuda_heads.cu.d kernels/cuda_matmul.cu.d \
-	kernels/cuda_mv.cu.d kernels/cuda_rows.cu.d
+	kernels/cuda_mv.cu.d kernels/cuda_pairs.cu.d kernels/cuda_rows.cu.d
 else
 EXTRA_DIST += %D%/cuda_blas.c %D%/cuda_ops.c
 endif

@@ -126,11 +126,13 @@ static void make_aligned_product(struct fixture *x, enum op op, int n, int v)
     struct tensor *outs[] = {&x->a.out, &x->a.out2, &x->a.out3, &x->a.out4};
     bool is_add = op == OP_ADD_MATMUL_MM || op == OP_ADD_MATMUL_MV;
     int n_matrices = op == OP_PROJECT_MV ? v % 3 + 2 : op == OP_GLU_MV ? 2 : 1;
-    x->a.in[0] = floats(x, n, 256 * (v + 1));
+    bool is_whole = v % 4 == 3; /* of the steps that pairs of rows are read in */
+    int cols = is_whole ? 512 * (v + 1) : 256 * (v + 1);
+    x->a.in[0] = floats(x, n, cols);
     for (int i = 0; i < n_matrices; i++) {
         int32_t type = cuda_types[(v / 2 + n + (op == OP_PROJECT_MV ? i / 2 : 0)) % 7];
-        int rows = 8 * (v + 3 + (op == OP_PROJECT_MV ? i : 0));
-        x->a.in[1 + i] = random_tensor(x, type, 1, rows, 256 * (v + 1));
+        int rows = is_whole ? 32 * (v + 1) : 8 * (v + 3 + (op == OP_PROJECT_MV ? i : 0));
+        x->a.in[1 + i] = random_tensor(x, type, 1, rows, cols);
         if (i == 0 || op == OP_PROJECT_MV)
             *outs[i] = output(x, n, rows);
     }

@@ -14,7 +14,7 @@ AM_TESTS_ENVIRONMENT = \
 	  NEARTIE_SHARED='$(abs_top_srcdir)/../shared'; fi; export NEARTIE_SHARED;
 
 noinst_HEADERS += %D%/gguf_buf.h %D%/kernels_cuda.h %D%/tap.h
-EXTRA_DIST += %D%/testlib.sh %D%/gpu_capture.py %D%/gpu_engine.py %D%/gpu_probe.py $(sh_tests)
+EXTRA_DIST += %D%/testlib.sh %D%/gpu.sh %D%/gpu_capture.py %D%/gpu_engine.py %D%/gpu_probe.py $(sh_tests)
 
 # Tools for the tests on a machine with a GPU: make gpu-tools.
 EXTRA_DIST += %D%/gpu_cupti.sh %D%/gpu_audit.c %D%/gpu_cases.cu %D%/gpu_cost.cu %D%/gpu_kernels.py %D%/gpu_trace.c
@@ -242,3 +242,10 @@ faults_ldadd = collector/librule.a collector/libseed.a $(engine_libs) $(GSL_LIBS
 
 check_PROGRAMS += %D%/model_t
 %C%_model_t_LDADD = $(engine_libs)
+if CUDA
+# What the device can do at most, for tests/gpu.sh.
+EXTRA_PROGRAMS += %D%/gpu_floor
+CLEANFILES += %D%/gpu_floor
+%C%_gpu_floor_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+%C%_gpu_floor_LDADD = kernels/libkernels.a $(CUDA_LIBS) $(OPENMP_CFLAGS) -lm
+endif

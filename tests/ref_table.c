@@ -174,7 +174,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
         return 2;
     }
-    if (backend_open("cpu", &backend, &err) < 0)
+    const char *device = getenv("NEARTIE_DEVICE");
+    if (backend_open(device ? device : "cpu", &backend, &err) < 0)
         die();
     snprintf(pattern, sizeof pattern, "%s/ref/*.plain.json", argv[1]);
     if (glob(pattern, 0, NULL, &found)) {
