@@ -225,4 +225,9 @@ bool cuda_pairs_takes(const struct products &p, bool is_glu);
 int cuda_pairs(const struct products &p, const struct rounded *glu, bool two_groups,
                const struct cuda_call *call);
 
+/* In cuda_batch.cu, for a batch of rows and 8-bit weights. Returns 0 or a cudaError_t. */
+bool cuda_batch_takes(const struct products &p);
+int cuda_batch(const struct products &p, bool is_glu, bool two_groups,
+               const struct cuda_call *call);
+
 #endif

@@ -235,7 +235,7 @@ int cuda_matmul_mm(const struct op_args *a, const struct cuda_call *call)
 
 int cuda_matmul_mv(const struct op_args *a, const struct cuda_call *call)
 {
-    if (a->out.n_rows > MV_MOST_ROWS && mm_takes(a))
+    if (a->out.n_rows > cuda_mv_most_rows(a->in[1]) && mm_takes(a))
         return mm_tensor(a->out, a->in[0], a->in[1], false, call);
     return cuda_mv_takes(a, a->in[1]) ? cuda_mv(a, choice_of(a, false), NULL, call)
                                       : reference_typed(a, call, SHAPE_MV);
@@ -282,7 +282,7 @@ int cuda_add_matmul_mm(const struct op_args *a, const struct cuda_call *call)
 
 int cuda_add_matmul_mv(const struct op_args *a, const struct cuda_call *call)
 {
-    if (a->out.n_rows > MV_MOST_ROWS)
+    if (a->out.n_rows > cuda_mv_most_rows(a->in[1]))
         return cuda_add_matmul_mm(a, call);
     if (cuda_mv_takes(a, a->in[1]))
         return cuda_mv(a, choice_of(a, false), &a->in[2], call);
@@ -292,10 +292,10 @@ int cuda_add_matmul_mv(const struct op_args *a, const struct cuda_call *call)
 int cuda_project_mv(const struct op_args *a, const struct cuda_call *call)
 {
     const struct tensor outs[] = {a->out, a->out2, a->out3, a->out4};
-    bool all = a->out.n_rows <= MV_MOST_ROWS;
+    bool all = true;
     int rc = 0;
     for (int i = 1; i <= 4 && a->in[i].data; i++)
-        all = all && cuda_mv_takes(a, a->in[i]);
+        all = all && cuda_mv_takes(a, a->in[i]) && a->out.n_rows <= cuda_mv_most_rows(a->in[i]);
     if (all)
         return cuda_mv_project(a, call);
     for (int i = 0; !rc && i < 4 && a->in[1 + i].data; i++) {
@@ -312,7 +312,7 @@ int cuda_glu_mv(const struct op_args *a, const struct cuda_call *call)
     struct op_args gate = *a, up = *a, both = *a;
     bool is_done = false;
     int rc = 0;
-    if (a->out.n_rows <= MV_MOST_ROWS && a->in[1].type == a->in[2].type &&
+    if (a->out.n_rows <= cuda_mv_most_rows(a->in[1]) && a->in[1].type == a->in[2].type &&
         cuda_mv_takes(a, a->in[1]))
         rc = cuda_mv_glu(a, &is_done, call);
     if (rc || is_done)

@@ -100,6 +100,8 @@ static int run(const struct products &p, const struct cuda_call *call)
 static int run_typed(const struct op_args *a, const struct products &p,
                      const struct cuda_call *call)
 {
+    if (cuda_batch_takes(p))
+        return cuda_batch(p, false, a->two_groups, call);
     if (cuda_pairs_takes(p, false))
         return cuda_pairs(p, NULL, a->two_groups, call);
     switch (p.m[0].type) {
@@ -189,9 +191,11 @@ int cuda_mv_glu(const struct op_args *a, bool *out_done, const struct cuda_call 
     const int rc = products_begin(&p, a, a->in[1].type, {NULL, 1}, call);
     products_add(&p, &n, a->in[1], a->out);
     products_add(&p, &n, a->in[2], a->out);
-    *out_done = !rc && cuda_pairs_takes(p, true);
+    *out_done = !rc && (cuda_batch_takes(p) || cuda_pairs_takes(p, true));
     if (!*out_done)
         return rc;
+    if (cuda_batch_takes(p))
+        return cuda_batch(p, true, a->two_groups, call);
     const struct rounded rounded = rounded_new(call, a->out, rounding_of(a, a->out, a->out.n_rows));
     return cuda_pairs(p, &rounded, a->two_groups, call);
 }

@@ -10,6 +10,12 @@ struct choice {
     int32_t rows_per_x; /* rows of the output that read the same row of x */
 };
 
+/* More rows than this go through the tensor cores' wide products even in decode. */
+static inline int32_t cuda_mv_most_rows(const struct tensor &m)
+{
+    return m.type == QUANT_Q8_0 ? MV_MOST_ROWS : 8;
+}
+
 /* Is there a form for this call's x and this matrix? */
 bool cuda_mv_takes(const struct op_args *a, const struct tensor &m);
 

@@ -4,7 +4,7 @@
 #include "kernels/cuda_formats.cuh"
 
 #define WARPS    8
-#define RESIDENT 2 /* blocks of a multiprocessor */
+#define RESIDENT 2 /* blocks of a multiprocessor; with one, which leaves room, decode is slower */
 #define TOGETHER 8 /* rows of x that share a pass over the weights */
 #define GLU_EACH (WARP / WARPS)
 

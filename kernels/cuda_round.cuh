@@ -47,8 +47,8 @@ static inline struct rounded rounded_new(const struct cuda_call *call, const str
     return rounded_at(call, r->slot, kind, n_elements_of(x));
 }
 
-/* More rows than this go through the tensor cores even in decode. */
-#define MV_MOST_ROWS 16
+/* More rows than this go through wide products, which read bf16, even in decode. */
+#define MV_MOST_ROWS 64
 
 /* What the products after this call will want of its result; 0 = nothing that it could give. */
 static inline int rounding_of(const struct op_args *a, const struct tensor &out, int32_t n_rows)

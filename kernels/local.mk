@@ -32,6 +32,7 @@ noinst_LIBRARIES += %D%/libkernels.a
 # Device code: one object of each file; the compiler writes down what it depends on.
 cuda_sources = \
 	%D%/cuda_attention.cu \
+	%D%/cuda_batch.cu \
 	%D%/cuda_delta.cu \
 	%D%/cuda_experts.cu \
 	%D%/cuda_flash.cu \
@@ -42,6 +43,7 @@ cuda_sources = \
 	%D%/cuda_rows.cu
 cuda_objects = \
 	%D%/cuda_attention.$(OBJEXT) \
+	%D%/cuda_batch.$(OBJEXT) \
 	%D%/cuda_delta.$(OBJEXT) \
 	%D%/cuda_experts.$(OBJEXT) \
 	%D%/cuda_flash.$(OBJEXT) \
@@ -63,8 +65,9 @@ DISTCLEANFILES += %D%/*.cu.d
 .cu.$(OBJEXT):
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(NVCC) -c -O3 -I$(top_srcdir) $(NVCC_ARCH) $(NVCCFLAGS) -MMD -MP \
 	  -MF $(@:.$(OBJEXT)=.cu.d) -o $@ $<
--include kernels/cuda_attention.cu.d kernels/cuda_delta.cu.d kernels/cuda_experts.cu.d \
-	kernels/cuda_flash.cu.d kernels/cuda_heads.cu.d kernels/cuda_matmul.cu.d \
+-include kernels/cuda_attention.cu.d kernels/cuda_batch.cu.d kernels/cuda_delta.cu.d \
+	kernels/cuda_experts.cu.d kernels/cuda_flash.cu.d kernels/cuda_heads.cu.d \
+	kernels/cuda_matmul.cu.d \
 	kernels/cuda_mv.cu.d kernels/cuda_pairs.cu.d kernels/cuda_rows.cu.d
 else
 EXTRA_DIST += %D%/cuda_blas.c %D%/cuda_ops.c

@@ -1,10 +1,11 @@
 #!/bin/sh
 # Everything of the engine that needs a GPU, in one command; a short table comes last.
 #   tests/gpu.sh [-b BUILD] [-o OUT] [STEP...]
-# Steps: floor kernels models sanitize bench curves gate; without any, all of them. BUILD is a
-# folder that is built already, otherwise it is built here; OUT keeps the logs. Model files of full
-# size are made in $TMPDIR (18 GB at most). Not a part of `make check`, which tests the CUDA forms
-# where it finds a GPU.
+# Steps: floor kernels models sanitize bench curves gate, or quick for a part of bench; without any,
+# all of them. BUILD is a folder that is built already, otherwise it is built here; OUT keeps the
+# logs. Model files of full size are made in $TMPDIR (28 GB). Not a part of `make check`, which
+# tests the CUDA forms where it finds a GPU. $PRESETS, $TYPES and $BATCHES name other models and
+# batches for quick, bench, curves and gate.
 # shellcheck disable=SC2317 # the steps are called by name
 set -u
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -17,6 +18,7 @@ while getopts b:o: option; do
     esac
 done
 shift $((OPTIND - 1))
+presets=${PRESETS:-8b-qwen3 9b-qwen35} types=${TYPES:-Q8_0 Q4_K_M} batches=${BATCHES:-8 64 256}
 steps=${*:-floor kernels models sanitize bench curves gate}
 
 if [ -z "$build" ]; then
@@ -82,44 +84,52 @@ step_sanitize() {
     done
 }
 
-# A model file of full size: PRESET and its options; the same file again is kept.
-made=''
-model() {
-    [ "$made" = "$*" ] && return
-    made=$*
-    "$build/tests/mkgguf" --preset "$@" "$tmp/m.gguf" >"$out/mkgguf" 2>&1 || failed=1
-    params=$(sed -n 's/.* \([0-9.]*\) G parameters.*/\1/p' "$out/mkgguf")
+# A model file of full size, made once: its name and parameters go into $file and $params.
+# shellcheck disable=SC2086 # $options are several words
+model() { # PRESET TYPE
+    file=$tmp/$1.$2.gguf
+    options="--type $2"
+    [ "$2" = Q4_K_M ] &&
+        options="--type Q4_K --type-of ffn_down=Q6_K --type-of attn_v=Q6_K --type-of output=Q6_K"
+    [ -f "$file" ] ||
+        "$build/tests/mkgguf" --preset "$1" $options "$file" >"$file.log" 2>&1 || failed=1
+    params=$(sed -n 's/.* \([0-9.]*\) G parameters.*/\1/p' "$file.log")
 }
-k_m="--type Q4_K --type-of ffn_down=Q6_K --type-of attn_v=Q6_K --type-of output=Q6_K"
 
 # bench NAME ARGS...: a row for each phase, with what bytes and operations allow at most.
 bench() {
     name=$1
     shift
-    "$engine" bench "$tmp/m.gguf" --format csv "$@" >"$tmp/bench" 2>"$out/bench.err" || failed=1
+    "$engine" bench "$file" --format csv "$@" >"$tmp/bench" 2>"$out/bench.err" || failed=1
     cat "$tmp/bench" >>"$out/bench.csv"
     awk -F, -v name="$name" -v copy="$copy" -v bf16="$bf16" -v params="$params" 'BEGIN { OFS = "\t" }
         $1 == "prefill" { print name " pp" $2, $6, bf16 * 1e12 / (2 * params * 1e9) }
         $1 == "decode" {
             at = ($3 > 0 ? " at " $3 : "") ($4 > 1 ? " batch " $4 : "")
-            print name " tg" $2 at, $6, copy * 1e3 / ($9 / $6 * $4) * $4 }' "$tmp/bench" >>"$table"
+            print name " tg" $2 at, $6, copy * 1e3 / $9 * $6 }' "$tmp/bench" >>"$table"
 }
 
 each_model() { # FUNCTION
-    # shellcheck disable=SC2086
-    for type in "--type Q8_0" "$k_m"; do
-        for preset in 8b-qwen3 9b-qwen35; do
-            model $preset $type
-            "$1" "$preset $([ "$type" = "$k_m" ] && echo Q4_K_M || echo Q8_0)"
+    for type in $types; do
+        for preset in $presets; do
+            model "$preset" "$type"
+            "$1" "$preset $type"
         done
     done
+}
+
+quick_one() {
+    bench "$1" --prefill 2048 --decode 128 --repeat 3
+}
+step_quick() {
+    each_model quick_one
 }
 
 bench_one() {
     bench "$1" --prefill 512 --decode 128 --repeat 3
     bench "$1" --prefill 2048 --decode 0 --repeat 3
-    for n in 8 64 256; do
-        bench "$1" --prefill 0 --decode 16 --batch $n --repeat 2
+    for n in $batches; do
+        bench "$1" --prefill 0 --decode 16 --batch "$n" --repeat 2
     done
 }
 step_bench() {
@@ -128,18 +138,18 @@ step_bench() {
 
 curves_one() {
     for n in 128 512 2048 8192 32640; do
-        bench "$1" --prefill 0 --context $n --decode 32 --repeat 1
+        bench "$1" --prefill 0 --context "$n" --decode 32 --repeat 1
     done
     for n in 128 256 512 1024 2048 4096 8192; do
-        bench "$1" --prefill $n --decode 0 --repeat 2
+        bench "$1" --prefill "$n" --decode 0 --repeat 2
     done
     for n in 1 2 4 8 16 32 64 128 256; do
-        bench "$1" --prefill 0 --decode 16 --batch $n --repeat 1
+        bench "$1" --prefill 0 --decode 16 --batch "$n" --repeat 1
     done
 }
 step_curves() {
-    for preset in 8b-qwen3 9b-qwen35; do
-        model $preset --type Q8_0
+    for preset in $presets; do
+        model "$preset" Q8_0
         curves_one "$preset Q8_0"
     done
 }
@@ -151,26 +161,24 @@ gate() {
     begin=$(date +%s)
     "$engine" gate --window 24 "$@" >"$out/gate.$name" 2>"$out/gate.$name.err"
     rc=$?
-    [ $rc = 3 ] && rc=0
-    verdict "gate $name" $rc \
+    [ "$rc" = 3 ] && rc=0
+    verdict "gate $name" "$rc" \
         "$(sed -n 's/^verdict (rule seed): \([^ ]*\).*/\1/p' "$out/gate.$name"), $(($(date +%s) - begin)) s"
 }
 step_gate() {
     ids=$(awk 'BEGIN { for (i = 0; i < 2048; i++) printf "%s%d", i ? "," : "", (i * 7919 + 13) % 50000 }')
-    for file in "${NEARTIE_SHARED:=$top/../shared}"/models/trained/*.gguf; do
-        [ -f "$file" ] || continue
-        name=$(basename "$file" .gguf)
-        gate "$name" "$file" "${file%-*}.prompt.txt"
+    for trained in "${NEARTIE_SHARED:=$top/../shared}"/models/trained/*.gguf; do
+        [ -f "$trained" ] && gate "$(basename "$trained" .gguf)" "$trained" "${trained%-*}.prompt.txt"
     done
-    for preset in 8b-qwen3 9b-qwen35; do
-        model $preset --type Q8_0
-        gate "$preset" "$tmp/m.gguf" --token-ids "$ids"
+    for preset in $presets; do
+        model "$preset" Q8_0
+        gate "$preset" "$file" --token-ids "$ids"
     done
 }
 
 for step in $steps; do
     case $step in
-    floor | kernels | models | sanitize | bench | curves | gate) "step_$step" ;;
+    floor | kernels | models | sanitize | quick | bench | curves | gate) "step_$step" ;;
     *)
         echo "gpu.sh: $step: no such step" >&2
         exit 2

@@ -36,8 +36,8 @@ static void copy(const struct bench *b)
 
 static void product(const struct bench *b)
 {
-    const struct cuda_blas_args args = {(float *)b->to, SIDE,  b->from, b->from + (1 << 28), SIDE,
-                                        SIDE,           SIDE,  false,   b->workspace};
+    const struct cuda_blas_args args = {(float *)b->to, SIDE, b->from, b->from + (1 << 28), SIDE,
+                                        SIDE,           SIDE, false,   b->workspace};
     check(cuda_blas_matmul(b->blas, &args, b->stream) ? cudaErrorInvalidValue : 0, "product");
 }
 

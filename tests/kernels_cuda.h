@@ -131,6 +131,7 @@ static void make_aligned_product(struct fixture *x, enum op op, int n, int v)
     x->a.in[0] = floats(x, n, cols);
     for (int i = 0; i < n_matrices; i++) {
         int32_t type = cuda_types[(v / 2 + n + (op == OP_PROJECT_MV ? i / 2 : 0)) % 7];
+        type = is_whole && v != 7 ? QUANT_Q8_0 : type;
         int rows = is_whole ? 32 * (v + 1) : 8 * (v + 3 + (op == OP_PROJECT_MV ? i : 0));
         x->a.in[1 + i] = random_tensor(x, type, 1, rows, cols);
         if (i == 0 || op == OP_PROJECT_MV)
@@ -223,10 +224,10 @@ static struct fixture make_cuda(enum op op, int n, int v)
 
 static void check_cuda_form(enum op op, enum op_form form, const char *form_name)
 {
-    static const int counts[] = {1, 5, 38, 70};
+    static const int counts[] = {1, 5, 38, 70, 12, 20}; /* the last ones for products */
     struct tally tally = {0};
     int failed = 0;
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+    for (size_t i = 0; i < (is_product(op) ? 6 : 4); i++)
         for (int v = 0; v < N_VARIANTS; v++) {
             struct fixture ref = make_cuda(op, counts[i], v), x = make_cuda(op, counts[i], v);
             struct fixture y = make_cuda(op, counts[i], v);
@@ -255,13 +256,16 @@ static void check_cuda_form(enum op op, enum op_form form, const char *form_name
     ok(tally.n_threads == 0, "%s, cuda, %s: the same bits again", name, form_name);
 }
 
-static void check_cuda(void)
+/* All operators, or one by its name. */
+static void check_cuda(const char *only)
 {
     if (!cuda_start()) {
         skip("the CUDA forms", "no GPU here");
         return;
     }
     for (int op = 0; op < N_OPS; op++) {
+        if (only && strcmp(only, ops[op].name))
+            continue;
         check_cuda_form((enum op)op, FORM_F32, "float");
         check_cuda_form((enum op)op, FORM_F64, "double");
         check_cuda_form((enum op)op, FORM_FAST, "fast");

@@ -673,17 +673,20 @@ static void check_not_finite(enum op op, const char *form_name)
 #ifdef HAVE_CUDA
 #include "tests/kernels_cuda.h"
 #else
-static void check_cuda(void)
+static void check_cuda(const char *only)
 {
+    (void)only;
     skip("the CUDA forms", "configured without the CUDA Toolkit");
 }
 #endif
 
-int main(void)
+/* `kernels_t cuda [OPERATOR]` tests only the CUDA forms, as a sanitizer wants it. */
+int main(int argc, char **argv)
 {
+    bool only_cuda = argc > 1 && !strcmp(argv[1], "cuda");
     set_threads(1);
     kernels_always_thread();
-    for (int op = 0; op < N_OPS; op++) {
+    for (int op = 0; op < N_OPS && !only_cuda; op++) {
         if (!ok(makers[op] != NULL, "%s has a test", ops[op].name))
             continue;
         check_op((enum op)op);
@@ -692,6 +695,6 @@ int main(void)
                 kernels_set_isa(forms[i].name))
                 check_not_finite((enum op)op, forms[i].name);
     }
-    check_cuda();
+    check_cuda(argc > 2 ? argv[2] : NULL);
     return tap_done();
 }
