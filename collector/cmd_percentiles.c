@@ -97,25 +97,44 @@ static const struct argp argp = {
     NULL,
 };
 
-/* The margins of an arm in ascending order; *out is owned by the caller. */
-static int load_margins(struct db *db, int64_t arm_id, float **out, size_t *n, struct err *err)
+/* The margins of an arm, in the order of its rows and sorted. */
+struct margins {
+    float *margin;   /* (n) */
+    int64_t *row_id; /* (n) */
+    float *sorted;   /* (n) */
+    size_t n;
+};
+
+static void margins_free(struct margins *margins)
+{
+    free(margins->margin);
+    free(margins->row_id);
+    free(margins->sorted);
+}
+
+static int load_margins(struct db *db, int64_t arm_id, struct margins *out, struct err *err)
 {
     struct query *query;
     size_t size = 0;
     int rc;
-    *n = 0;
+    *out = (struct margins){0};
     if (db_query(db, &query, "arm_margins", err))
         return -1;
     query_bind_int(query, ":arm_id", arm_id);
     while ((rc = query_step(query, err)) > 0) {
-        if (*n == size) {
+        if (out->n == size) {
             size = size ? 2 * size : 1024;
-            *out = xrealloc(*out, size, sizeof **out);
+            out->margin = xrealloc(out->margin, size, sizeof *out->margin);
+            out->row_id = xrealloc(out->row_id, size, sizeof *out->row_id);
         }
-        (*out)[(*n)++] = (float)query_column_real(query, MARGIN);
+        out->row_id[out->n] = query_column_int(query, ROW_ID);
+        out->margin[out->n++] = (float)query_column_real(query, MARGIN);
     }
     query_free(query);
-    stat_sort(*out, *n);
+    out->sorted = xcalloc(out->n, sizeof *out->sorted);
+    if (out->n)
+        memcpy(out->sorted, out->margin, out->n * sizeof *out->sorted);
+    stat_sort(out->sorted, out->n);
     return rc;
 }
 
@@ -136,25 +155,14 @@ struct place {
     int64_t row_id;
 };
 
-/* A second pass over the margins finds the rows: sorting them along would take four times as long.
- */
-static int find_rows(struct db *db, int64_t arm_id, struct place *places, int n, struct err *err)
+/* Sorting the rows along would take four times as long as to look for a few of them. */
+static void find_rows(const struct margins *margins, struct place *places, int n)
 {
-    struct query *query;
-    int rc;
-    if (db_query(db, &query, "arm_margins", err))
-        return -1;
-    query_bind_int(query, ":arm_id", arm_id);
-    while ((rc = query_step(query, err)) > 0) {
-        double margin = query_column_real(query, MARGIN);
-        int64_t row_id = query_column_int(query, ROW_ID);
-        for (int i = 0; i < n; i++)
-            if (places[i].recorded && places[i].margin == margin &&
-                (!places[i].row_id || row_id < places[i].row_id))
-                places[i].row_id = row_id;
-    }
-    query_free(query);
-    return rc;
+    for (int i = 0; i < n; i++)
+        for (size_t k = 0; places[i].recorded && k < margins->n; k++)
+            if (margins->margin[k] == (float)places[i].margin &&
+                (!places[i].row_id || margins->row_id[k] < places[i].row_id))
+                places[i].row_id = margins->row_id[k];
 }
 
 static int render_row(struct render *r, struct db *db, int64_t row_id, struct err *err)
@@ -199,24 +207,22 @@ static int render_arm(struct render *r, struct db *db, const struct arm *arm,
                       const struct options *o, struct err *err)
 {
     struct place places[MAX_PERCENTILES] = {{0}};
-    float *margins = NULL;
-    size_t n;
-    int rc = load_margins(db, arm->arm_id, &margins, &n, err);
-    for (int i = 0; !rc && n && i < o->n_percentiles; i++) {
-        double index = index_of(o->method, o->percentiles[i], n);
-        size_t low = (size_t)index, high = low + 1 < n ? low + 1 : low;
+    struct margins margins;
+    int rc = load_margins(db, arm->arm_id, &margins, err);
+    for (int i = 0; !rc && margins.n && i < o->n_percentiles; i++) {
+        double index = index_of(o->method, o->percentiles[i], margins.n);
+        size_t low = (size_t)index, high = low + 1 < margins.n ? low + 1 : low;
         double part = index - (double)low;
         places[i].recorded = part == 0;
-        places[i].margin = (double)margins[low];
+        places[i].margin = (double)margins.sorted[low];
         if (part > 0)
-            places[i].margin += part * ((double)margins[high] - (double)margins[low]);
+            places[i].margin += part * ((double)margins.sorted[high] - places[i].margin);
     }
-    free(margins);
-    if (rc || !n)
-        return rc;
-    if (find_rows(db, arm->arm_id, places, o->n_percentiles, err))
-        return -1;
-    return render_places(r, db, arm, o, places, n, err);
+    find_rows(&margins, places, rc ? 0 : o->n_percentiles);
+    if (!rc && margins.n)
+        rc = render_places(r, db, arm, o, places, margins.n, err);
+    margins_free(&margins);
+    return rc;
 }
 
 static int render_arms(struct render *r, struct db *db, const struct options *o, struct err *err)
