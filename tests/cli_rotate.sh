@@ -52,7 +52,7 @@ begin_reading() {
     echo "BEGIN; SELECT count(*) FROM logits;" >&3
     until [ -s seen ]; do sleep 0.05; done
     from=$(progress)
-    until [ "$(progress)" -gt $((from + 2000)) ]; do sleep 0.05; done
+    until [ "$(progress)" -gt $((from + 20000)) ]; do sleep 0.05; done
     inode=$(stat -c %i run.db) from=$(progress)
     stat -L -c %i /proc/$reader/fd/* 2>/dev/null | grep -qx "$inode"
 }
