@@ -81,15 +81,16 @@ int report_plot_margins(struct doc *doc, const struct report *report, struct err
     for (int i = 0; i < N_BINS; i++)
         fprintf(plot.script, "%.9g %.0f\n", (i + 0.5) * h.step, h.counts[i]);
     fprintf(plot.script, "EOD\nset boxwidth %.9g\nset xrange [0:%.9g]\nset yrange [0:*]\n",
-            0.9 * h.step, N_BINS * h.step);
+            0.9 * h.step, fmax(N_BINS * h.step, decision));
     fprintf(plot.script, "set xlabel 'margin of A, logits (the last bar: and more)'\n"
                          "set ylabel 'positions'\n");
     if (decision >= 0)
         fprintf(plot.script,
                 "set arrow from first %.9g, graph 0 to first %.9g, graph 0.93 nohead lw 2 lc rgb "
                 "'" PLOT_MARK "'\n"
-                "set label 'decision position' at first %.9g, graph 0.97 offset 0.5,0\n",
-                decision, decision, decision);
+                "set label 'decision position' at first %.9g, graph 0.97 %s\n",
+                decision, decision, decision,
+                2 * decision > N_BINS * h.step ? "right offset -0.5,0" : "offset 0.5,0");
     fprintf(plot.script, "plot $bins with boxes lc rgb '" PLOT_A "' title 'positions'\n");
     return show(doc, &plot, "Margins between the two best tokens of A.", err);
 }
