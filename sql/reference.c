@@ -2,10 +2,12 @@
 
 #include "sql/reference.h"
 
+#include <errno.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "sql/recover.h"
 #include "sql/sql_text.h"
@@ -43,6 +45,15 @@ static int find_run(struct reference_reader *r, struct reference *about, int64_t
     return rc == SQLITE_DONE ? err_set(err, "%s: no run in it has rows", r->path) : fail(r, err);
 }
 
+/* To open a pipe would wait for its other end for ever. */
+static int check_file(const char *path, struct err *err)
+{
+    struct stat st;
+    if (stat(path, &st))
+        return err_set(err, "%s: %s", path, strerror(errno));
+    return S_ISREG(st.st_mode) ? 0 : err_set(err, "%s: not a regular file", path);
+}
+
 int reference_open(struct reference_reader **out, const char *path, struct reference *about,
                    struct err *err)
 {
@@ -53,6 +64,8 @@ int reference_open(struct reference_reader **out, const char *path, struct refer
     if (!r)
         return err_set(err, "%s: out of memory", path);
     snprintf(r->path, sizeof r->path, "%s", path);
+    if (check_file(path, err))
+        goto fail;
     /* Where it cannot be folded in, what is in the file has to do. */
     recover_database(path, &left, NULL);
     if (sqlite3_open_v2(path, &r->db, SQLITE_OPEN_READONLY, NULL)) {

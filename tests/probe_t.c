@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -521,15 +522,21 @@ static void test_baseline(const char *self)
         text("SELECT kind || ' ' || count || ' ' || (detail LIKE 'nothing-here.db:%') FROM gaps"),
         "baseline_unread 1 1", "a baseline that cannot be read is stated");
     is_str(text("SELECT count(*) FROM logits"), "4", "and the run is recorded all the same");
+    mkfifo("pipe.db", 0600);
+    setenv("PROBE_BASELINE", "pipe.db", 1);
+    record(self, "piped");
+    unsetenv("PROBE_BASELINE");
+    is_str(text("SELECT (SELECT detail FROM gaps) || ', ' || count(*) FROM logits"),
+           "pipe.db: not a regular file, 4", "a pipe is not waited for");
 }
 
 static const struct {
     const char *name;
     void (*run)(void);
-} engines[] = {{"again", engine_again},   {"lonely", engine_again},        {"hash", engine_arms},
-               {"sample", engine_sample}, {"share", engine_sample},        {"arms", engine_arms},
-               {"odd", engine_odd},       {"odd_pairs", engine_odd_pairs}, {"bad", engine_bad},
-               {"device", engine_device}};
+} engines[] = {{"again", engine_again}, {"lonely", engine_again},  {"piped", engine_again},
+               {"hash", engine_arms},   {"sample", engine_sample}, {"share", engine_sample},
+               {"arms", engine_arms},   {"odd", engine_odd},       {"odd_pairs", engine_odd_pairs},
+               {"bad", engine_bad},     {"device", engine_device}};
 
 int main(int argc, char **argv)
 {
