@@ -3,9 +3,11 @@
 #include "shim/core.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -118,12 +120,39 @@ static void prepare(struct probe *p)
     sem_init(&p->wake, 0, 0);
 }
 
+/* A limit on the host's address space is for the host: spool, stack and heap of the writer take
+ * some 110 MB of it, and the host must not be the one that finds nothing left. */
+static bool has_room(void)
+{
+    enum { ROOM_MB = 256 };
+    struct rlimit limit;
+    char text[64] = "";
+    if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
+        return true;
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    long long used = n > 0 ? strtoll(text, NULL, 10) * sysconf(_SC_PAGESIZE) : 0;
+    long long left = ((long long)limit.rlim_cur - used) >> 20;
+    if (left >= ROOM_MB)
+        return true;
+    log_line("not recording: %lld MB of address space are left to the program, %d are needed", left,
+             ROOM_MB);
+    return false;
+}
+
 static void start(struct probe *p)
 {
     int state = atomic_load(&p->state);
     if ((state != STATE_OFF && state != STATE_FORKED) || atomic_load(&p->refused))
         return;
     prepare(p);
+    if (!has_room()) {
+        atomic_store(&p->refused, true);
+        return;
+    }
     atomic_store(&p->state, STATE_STARTING);
     int rc = writer_start(p);
     if (rc) {

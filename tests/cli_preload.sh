@@ -161,4 +161,19 @@ is "every setting is in the manual page" "$(grep -o 'PROBE_[A-Z_]*' with.err | s
 # A limit on file sizes: no SIGXFSZ, no row, the host goes on.
 (ulimit -f 64; PROBE_DB=limit.db LD_PRELOAD=$preload "$target" rows >with.out 2>with.err; echo "exit $?" >>with.out)
 is "a limit on file sizes: same output and exit status" "$(cat with.out)" "$("$target" rows; echo "exit $?")"
+
+# A limit on the address space is left to the host, whose own threads need it.
+if [ "$SANITIZE" = no ] && ! "$engine" info "$data/tiny-qwen3-q8_0.gguf" | grep -q 'hooks.*not compiled in'; then
+    for limit in 60000 120000 200000; do
+        # shellcheck disable=SC3045
+        (ulimit -v $limit; PROBE_DB=space.db LD_PRELOAD=$preload "$engine" generate \
+            "$data/tiny-qwen3-q8_0.gguf" --token-ids 1,2,3 -n 2 >with.out 2>with.err; echo "exit $?" >>with.out)
+        is "an address space of $limit KB: the host has it, and is told" \
+            "$(grep -c ^exit.0 with.out) $(sed -n '1s/: [0-9]* MB/: N MB/p' with.err)" \
+            "1 libprobe: not recording: N MB of address space are left to the program, 256 are needed"
+    done
+else
+    skip "an address space of few KB: the host has it, and is told" \
+        "a sanitizer needs it all itself, or the engine has no hooks"
+fi
 done_testing
