@@ -20,6 +20,7 @@ int cmd_calibrate(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
 int cmd_flips(int argc, char **argv);
 int cmd_gate(int argc, char **argv);
+int cmd_import(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_kernels(int argc, char **argv);
 int cmd_percentiles(int argc, char **argv);

@@ -1,9 +1,8 @@
 #include "config.h"
 
 #include "collector/cmd.h"
+#include "collector/run_writer.h"
 #include "collector/simulate.h"
-#include "collector/xalloc.h"
-#include "sql/store.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -12,9 +11,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
-#include <unistd.h>
 
 enum {
     KEY_SEED = 0x200,
@@ -26,8 +22,7 @@ enum {
     KEY_ROWS,
     KEY_BF16,
     KEY_EQUAL,
-    KEY_CLASS,
-    BATCH = 1000 /* records in a transaction */
+    KEY_CLASS
 };
 
 struct options {
@@ -179,71 +174,6 @@ static const struct argp argp = {
 
 /* ---- writing ---- */
 
-struct writer {
-    struct store *store;
-    uint64_t n_records, n_rows, n_forwards;
-    int64_t now_ns;
-    uint64_t seed;
-    union {
-        struct record head;
-        char bytes[8192];
-    } slots[BATCH]; /* the store reads its records until the commit */
-};
-
-/* Body of the record that comes next. */
-static void *next_body(struct writer *w)
-{
-    return w->slots[w->n_records % BATCH].head.body;
-}
-
-static int put(struct writer *w, enum record_kind kind, size_t n_bytes, struct err *err)
-{
-    struct record *r = &w->slots[w->n_records % BATCH].head;
-    r->kind = (uint16_t)kind;
-    r->n_bytes = (uint16_t)n_bytes;
-    w->n_records++;
-    if (store_put(w->store, r, err))
-        return -1;
-    if (w->n_records % BATCH)
-        return 0;
-    return store_commit(w->store, w->n_records, err) || store_begin(w->store, err) ? -1 : 0;
-}
-
-static int put_arm(struct writer *w, int arm, const char *label, const char *cls, struct err *err)
-{
-    struct record_arm *body = next_body(w);
-    *body = (struct record_arm){.arm = arm, .phase = (uint32_t)arm - 1};
-    snprintf(body->label, sizeof body->label, "%s", label);
-    snprintf(body->cls, sizeof body->cls, "%s", cls);
-    return put(w, RECORD_ARM, sizeof *body, err);
-}
-
-static int put_setting(struct writer *w, const char *name, const char *value, struct err *err)
-{
-    struct record_setting *body = next_body(w);
-    *body = (struct record_setting){.source = "api"};
-    snprintf(body->name, sizeof body->name, "%s", name);
-    memcpy(body->text, value, strlen(value));
-    return put(w, RECORD_SETTING, offsetof(struct record_setting, text) + strlen(value), err);
-}
-
-static int put_forward(struct writer *w, int arm, const struct pair_place *place, struct err *err)
-{
-    struct record_forward *body = next_body(w);
-    *body = (struct record_forward){
-        .forward_id = ++w->n_forwards,
-        .started_ns = w->now_ns += 1000,
-        .n_past = place->n_past,
-        .arm = arm,
-        .n_tokens = place->n_tokens,
-        .n_seqs = place->n_seqs,
-        .ubatch_index = place->ubatch_index,
-        .n_ubatch = place->n_ubatch,
-        .thread = 1,
-    };
-    return put(w, RECORD_FORWARD, sizeof *body, err);
-}
-
 static double log_sum_exp(const struct pair_logit *list, int n)
 {
     double sum = 0;
@@ -253,22 +183,35 @@ static double log_sum_exp(const struct pair_logit *list, int n)
 }
 
 /* One context is one (seed, sequence, position). */
-static uint64_t context_hash(const struct writer *w, const struct pair_row *row)
+static uint64_t context_hash(uint64_t seed, const struct pair_row *row)
 {
-    const uint64_t key[3] = {w->seed, (uint64_t)row->seq, (uint64_t)row->pos};
+    const uint64_t key[3] = {seed, (uint64_t)row->seq, (uint64_t)row->pos};
     return XXH3_64bits(key, sizeof key) | 1;
 }
 
-static int put_side(struct writer *w, int arm, const struct pair_row *row,
+static int put_forward(struct run_writer *w, int arm, const struct pair_place *place,
+                       struct err *err)
+{
+    return run_put_forward(w,
+                           &(struct record_forward){.n_past = place->n_past,
+                                                    .arm = arm,
+                                                    .n_tokens = place->n_tokens,
+                                                    .n_seqs = place->n_seqs,
+                                                    .ubatch_index = place->ubatch_index,
+                                                    .n_ubatch = place->n_ubatch},
+                           err);
+}
+
+static int put_side(struct run_writer *w, uint64_t seed, int arm, const struct pair_row *row,
                     const struct pair_side *side, struct err *err)
 {
     if (put_forward(w, arm, &side->place, err))
         return -1;
-    struct record_row *body = next_body(w);
+    struct record_row *body = run_next_body(w);
     *body = (struct record_row){
         .row_id = ++w->n_rows,
         .forward_id = w->n_forwards,
-        .context_hash = context_hash(w, row),
+        .context_hash = context_hash(seed, row),
         .seq = row->seq,
         .pos = row->pos,
         .lse = log_sum_exp(side->topk, side->n_topk),
@@ -282,88 +225,33 @@ static int put_side(struct writer *w, int arm, const struct pair_row *row,
     };
     for (int i = 0; i < side->n_topk; i++)
         body->top[i] = (struct record_top){side->topk[i].token, side->topk[i].logit};
-    return put(w, RECORD_ROW, record_row_bytes(side->n_topk, 0), err);
+    return run_put(w, RECORD_ROW, record_row_bytes(side->n_topk, 0), err);
 }
 
-static int put_rows(struct writer *w, const struct simulate_options *options, struct err *err)
+static int put_rows(struct run_writer *w, const struct simulate_options *options, struct err *err)
 {
     struct simulate simulate;
     struct pair_row row;
     simulate_init(&simulate, options);
     while (simulate_row(&simulate, &row))
-        if (put_side(w, 1, &row, &row.a, err) || put_side(w, 2, &row, &row.b, err))
+        if (put_side(w, options->seed, 1, &row, &row.a, err) ||
+            put_side(w, options->seed, 2, &row, &row.b, err))
             return -1;
     return 0;
 }
 
-static int put_all(struct writer *w, const struct options *o, struct err *err)
+static int put_all(struct run_writer *w, const void *input, struct err *err)
 {
+    const struct options *o = input;
     char model[160];
     snprintf(model, sizeof model, "seed %" PRIu64 ", noise %s, defect %s", o->simulate.seed,
              simulate_noises[o->simulate.noise].name, simulate_defects[o->simulate.defect].name);
-    return put_setting(w, "engine", "neartie simulate", err) ||
-                   put_setting(w, "model_path", model, err) ||
-                   put_arm(w, 1, "prefill", o->cls, err) || put_arm(w, 2, "decode", o->cls, err) ||
-                   put_rows(w, &o->simulate, err)
+    return run_put_setting(w, "engine", "neartie simulate", err) ||
+                   run_put_setting(w, "model_path", model, err) ||
+                   run_put_arm(w, 1, "prefill", 0, o->cls, err) ||
+                   run_put_arm(w, 2, "decode", 1, o->cls, err) || put_rows(w, &o->simulate, err)
                ? -1
                : 0;
-}
-
-static void fill_identity(struct run_identity *run, int64_t now_ns)
-{
-    unsigned char random[16] = {0};
-    *run = (struct run_identity){.probe_version = PACKAGE_VERSION, .pid = getpid()};
-    if (getrandom(random, sizeof random, 0) != sizeof random)
-        memcpy(random, &now_ns, sizeof now_ns);
-    for (int i = 0; i < 16; i++)
-        snprintf(run->uuid + 2 * i, 3, "%02x", random[i]);
-    run->started_ns = now_ns;
-}
-
-static int simulate_file(const struct options *o, const char *path, struct err *err)
-{
-    struct run_identity run;
-    struct timespec now;
-    uint64_t n_done;
-    int rc = -1;
-    struct writer *w = xcalloc(1, sizeof *w);
-    clock_gettime(CLOCK_REALTIME, &now);
-    w->now_ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-    w->seed = o->simulate.seed;
-    fill_identity(&run, w->now_ns);
-    if (store_open(&w->store, path, err) || store_run_begin(w->store, &run, &n_done, err) ||
-        store_begin(w->store, err))
-        goto out;
-    if (put_all(w, o, err) || store_commit(w->store, w->n_records, err)) {
-        store_rollback(w->store);
-        goto out;
-    }
-    rc = store_run_end(w->store, "closed", w->now_ns, err);
-out:
-    store_close(w->store, !rc);
-    free(w);
-    return rc;
-}
-
-/* A new file appears when it is whole: a part of one would read as a run that died. */
-static int simulate_new_file(const struct options *o, struct err *err)
-{
-    static const char *const parts[] = {"", "-wal", "-shm", "-journal"};
-    char *path = NULL;
-    if (asprintf(&path, "%s.part", o->path) < 0)
-        return err_set(err, "%s: %s", o->path, strerror(errno));
-    int rc = simulate_file(o, path, err);
-    if (!rc && rename(path, o->path))
-        rc = err_set(err, "%s: %s", o->path, strerror(errno));
-    for (size_t i = 0; rc && i < sizeof parts / sizeof *parts; i++) {
-        char *part = NULL;
-        if (asprintf(&part, "%s%s", path, parts[i]) < 0)
-            break;
-        unlink(part);
-        free(part);
-    }
-    free(path);
-    return rc;
 }
 
 int cmd_simulate(int argc, char **argv)
@@ -371,6 +259,5 @@ int cmd_simulate(int argc, char **argv)
     struct options o = {.simulate = {.seed = 1}, .cls = "precision"};
     struct err err;
     argp_parse(&argp, argc, argv, 0, NULL, &o);
-    int rc = access(o.path, F_OK) ? simulate_new_file(&o, &err) : simulate_file(&o, o.path, &err);
-    return rc ? cmd_fail(&err) : CMD_OK;
+    return run_write_file(o.path, put_all, &o, &err) ? cmd_fail(&err) : CMD_OK;
 }

@@ -29,6 +29,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/cmd_compare.c \
 	%D%/cmd_flips.c \
 	%D%/cmd_gate.c \
+	%D%/cmd_import.c \
 	%D%/cmd_inspect.c \
 	%D%/images.c %D%/images.h \
 	%D%/cmd_kernels.c \
@@ -45,6 +46,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/db.c %D%/db.h \
 	%D%/doc.c %D%/doc.h \
 	%D%/facts.c %D%/facts.h \
+	%D%/import_npy.c %D%/import_npy.h \
 	%D%/infer.c %D%/infer.h \
 	%D%/judge.c %D%/judge.h \
 	%D%/judge_args.c %D%/judge_args.h \
@@ -59,6 +61,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/report.c %D%/report.h \
 	%D%/report_plots.c %D%/report_plots.h \
 	%D%/report_window.c \
+	%D%/run_writer.c %D%/run_writer.h \
 	%D%/select.c %D%/select.h \
 	%D%/window.c %D%/window.h \
 	%D%/xalloc.h

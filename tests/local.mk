@@ -41,6 +41,7 @@ sh_tests = \
 	%D%/cli_neartie.sh \
 	%D%/cli_cupti.sh \
 	%D%/cli_fault.sh \
+	%D%/cli_import.sh \
 	%D%/cli_kernels.sh \
 	%D%/cli_kill.sh \
 	%D%/cli_preload.sh \
