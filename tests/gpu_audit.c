@@ -1,7 +1,9 @@
 /* Counts what CUPTI's activity records say was run, to compare the lists of a preloaded probe with.
  * Injected: CUDA_INJECTION64_PATH=gpu_audit.so; AUDIT_OUT=FILE gets a line for each kernel and way
  * of launching it: name, grid, block, dynamic and static shared memory, registers, count,
- * tab-separated. Built against NVIDIA's own headers. */
+ * tab-separated; and FILE.functions one for each kernel that was launched or captured: name, and
+ * the registers and static shared memory that cuFuncGetAttribute gives. Built against NVIDIA's own
+ * headers. */
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <cupti.h>
@@ -12,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BUFFER_BYTES = 8 << 20, ROWS = 1 << 16 };
+enum { BUFFER_BYTES = 8 << 20, ROWS = 1 << 16, FUNCTIONS = 8192 };
 
 static struct row {
     CUpti_ActivityKernel10 k;
@@ -69,6 +71,76 @@ static void CUPTIAPI take_buffer(CUcontext c, uint32_t stream, uint8_t *buffer, 
     free(buffer);
 }
 
+/* What the driver says of each function that a launch names. */
+static struct function {
+    CUfunction f;
+    char *name;
+    int registers, smem;
+} functions[FUNCTIONS];
+static int n_functions;
+
+static void ask(CUfunction f, const char *name)
+{
+    struct function *at = functions;
+    CUfunction real = f;
+    pthread_mutex_lock(&lock);
+    while (at < functions + n_functions && at->f != f)
+        at++;
+    if (name && at == functions + n_functions && n_functions < FUNCTIONS) {
+        if (cuFuncGetAttribute(&at->registers, CU_FUNC_ATTRIBUTE_NUM_REGS, f))
+            cuKernelGetFunction(&real, (CUkernel)f);
+        if (!cuFuncGetAttribute(&at->registers, CU_FUNC_ATTRIBUTE_NUM_REGS, real) &&
+            !cuFuncGetAttribute(&at->smem, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, real)) {
+            at->f = f;
+            at->name = strdup(name);
+            n_functions++;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void CUPTIAPI on_launch(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId id,
+                               const void *data)
+{
+    const CUpti_CallbackData *call = data;
+    (void)user;
+    if (domain != CUPTI_CB_DOMAIN_DRIVER_API || call->callbackSite != CUPTI_API_ENTER)
+        return;
+    if (id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx ||
+        id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz)
+        ask(((const cuLaunchKernelEx_params *)call->functionParams)->f, call->symbolName);
+    else
+        ask(((const cuLaunchKernel_params *)call->functionParams)->f, call->symbolName);
+}
+
+static int watch_launches(void)
+{
+    static const CUpti_CallbackId ids[] = {
+        CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel,
+        CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
+        CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
+        CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz,
+        CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel,
+        CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz,
+    };
+    CUpti_SubscriberHandle subscriber;
+    int rc = cuptiSubscribe(&subscriber, on_launch, NULL);
+    for (size_t i = 0; !rc && i < sizeof ids / sizeof *ids; i++)
+        rc = cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, ids[i]);
+    return rc;
+}
+
+static void write_functions(const char *path)
+{
+    char name[4096];
+    snprintf(name, sizeof name, "%s.functions", path);
+    FILE *f = fopen(name, "w");
+    for (int i = 0; f && i < n_functions; i++)
+        fprintf(f, "%s\t%d\t%d\n", functions[i].name, functions[i].registers, functions[i].smem);
+    if (f)
+        fclose(f);
+}
+
 static void finish(void)
 {
     const char *path = getenv("AUDIT_OUT");
@@ -86,6 +158,7 @@ static void finish(void)
     }
     if (f)
         fclose(f);
+    write_functions(path);
 }
 
 /* The driver calls this from within cuInit, before there is any context. */
@@ -97,8 +170,9 @@ int InitializeInjection(void)
     owner = getpid();
     int rc = cuptiActivityRegisterCallbacks(give_buffer, take_buffer);
     int rc2 = cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
-    if (rc || rc2)
-        fprintf(stderr, "gpu_audit: error %d %d\n", rc, rc2);
+    int rc3 = watch_launches();
+    if (rc || rc2 || rc3)
+        fprintf(stderr, "gpu_audit: error %d %d %d\n", rc, rc2, rc3);
     atexit(finish);
     return 1;
 }

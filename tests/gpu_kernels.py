@@ -3,7 +3,8 @@
 usage: gpu_kernels.py RUN.db AUDIT.tsv   (TAP lines on stdout)
 
 Every kernel of the database's lists, by name, grid, block and shared memory, has the count of the
-activity records; registers and static shared memory are equal; and what is left of the records are
+activity records; registers and static shared memory are equal, and those of every kernel are what
+cuFuncGetAttribute gives; and what is left of the records are
 the launches that the database counts as outside of all forwards, and the probe's own.
 """
 import collections
@@ -42,11 +43,21 @@ def main():
     # The records count what is allocated, and that is 16 registers at least.
     bad = [f"{k}: {facts[k]}, truth {truth[k]}" for k in facts
            if k in truth and (facts[k][0], max(facts[k][1] or 0, 16)) != truth[k]]
+    asked = collections.defaultdict(set)
+    for line in open(sys.argv[2] + ".functions", encoding="utf-8"):
+        name, registers, smem = line.rstrip("\n").split("\t")
+        asked[name].add((int(registers), int(smem)))
+    kernels = db.execute("SELECT name, registers, static_smem_bytes FROM kernels").fetchall()
+    unlike = [f"{k}: {r} registers, {s} bytes; cuFuncGetAttribute {asked.get(k)}" for k, r, s in kernels
+              if (r, s) not in asked[k]]
     outside = gaps.get("launches_outside", 0)
     good = ok(not more, f"{sum(said.values())} recorded launches of {len(said)} configurations all ran", more)
     good &= ok(sum(left.values()) == outside, f"the other {sum(left.values())} of {sum(ran.values())} are those "
                f"counted as outside ({outside})", [f"{k}: {v} more ran" for k, v in left.items()])
     good &= ok(not bad, f"registers and static shared memory of {len(facts)} are the driver's", bad)
+    good &= ok(kernels and not unlike, f"registers and static shared memory of all {len(kernels)} kernels, "
+               f"{sum(r < 16 for _, r, _ in kernels if r)} of fewer than 16 registers, are what "
+               "cuFuncGetAttribute gives", unlike)
     print("# gaps:", gaps, "resolve:", dict(db.execute("SELECT resolve, count(*) FROM kernels GROUP BY 1")),
           "lists:", db.execute("SELECT count(*) FROM kernel_lists").fetchone()[0],
           "forwards without a list:",
