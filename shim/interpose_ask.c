@@ -12,10 +12,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shim/gpu.h"
 #include "shim/tags.h"
 #include "sql/fatbin.h"
 
-enum { DEPTH = 16, FILE_MAX = 256 << 20, ATTRIBUTE_MAJOR = 75, ATTRIBUTE_MINOR = 76 };
+enum {
+    DEPTH = 16,
+    FILE_MAX = 256 << 20,
+    ATTRIBUTE_MULTIPROCESSORS = 16,
+    ATTRIBUTE_MAJOR = 75,
+    ATTRIBUTE_MINOR = 76
+};
 
 /* dlsym of the C library: ours stands before it in programs that are preloaded with us. */
 typedef void *(*dlsym_fn)(void *, const char *);
@@ -110,7 +117,9 @@ void *interpose_in(void *handle, const char *name)
     X(cuKernelGetFunction, (void **, void *))                                                      \
     X(cuFuncGetName, (const char **, void *))                                                      \
     X(cuCtxGetDevice, (int *))                                                                     \
-    X(cuDeviceGetAttribute, (int *, int, int))
+    X(cuDeviceGetAttribute, (int *, int, int))                                                     \
+    X(cuDeviceGetName, (char *, int, int))                                                         \
+    X(cuDriverGetVersion, (int *))
 
 #define DECLARE(name, params) int(*name) params;
 static struct {
@@ -220,10 +229,20 @@ void interpose_scan(struct tags_thread *t, void *graph)
 void interpose_note_device(void)
 {
     int device, major, minor;
-    if (!tags_arch_known() && can_ask() && !ask.cuCtxGetDevice(&device) &&
-        !ask.cuDeviceGetAttribute(&major, ATTRIBUTE_MAJOR, device) &&
-        !ask.cuDeviceGetAttribute(&minor, ATTRIBUTE_MINOR, device))
-        tags_arch(10 * major + minor);
+    struct gpu gpu = {0};
+    if ((tags_arch_known() && gpu_known()) || !can_ask() || ask.cuCtxGetDevice(&device) ||
+        ask.cuDeviceGetAttribute(&major, ATTRIBUTE_MAJOR, device) ||
+        ask.cuDeviceGetAttribute(&minor, ATTRIBUTE_MINOR, device))
+        return;
+    gpu.sm = 10 * major + minor;
+    tags_arch(gpu.sm);
+    if (ask.cuDeviceGetAttribute(&gpu.sm_count, ATTRIBUTE_MULTIPROCESSORS, device))
+        gpu.sm_count = 0;
+    if (ask.cuDeviceGetName(gpu.name, sizeof gpu.name, device))
+        gpu.name[0] = 0;
+    if (ask.cuDriverGetVersion(&gpu.cuda))
+        gpu.cuda = 0;
+    gpu_note(&gpu);
 }
 
 void interpose_image(struct tags_thread *t, const void *code)

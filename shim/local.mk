@@ -20,6 +20,7 @@ noinst_LIBRARIES += %D%/libshim.a
 	%D%/core.c %D%/core.h \
 	%D%/facts.c %D%/facts.h \
 	%D%/files.c %D%/files.h \
+	%D%/gpu.c %D%/gpu.h \
 	%D%/identity.c %D%/identity.h \
 	%D%/log.c %D%/log.h \
 	%D%/map.c %D%/map.h \

@@ -15,6 +15,7 @@
 #include "shim/device.h"
 #include "shim/files.h"
 #include "shim/identity.h"
+#include "shim/gpu.h"
 #include "shim/log.h"
 #include "shim/ring.h"
 #include "shim/tags.h"
@@ -281,6 +282,7 @@ static void finish(struct writer *w)
 {
     struct probe *p = w->p;
     struct err err;
+    gpu_record(&p->facts, &p->spool);
     bool whole = drain(w);
     pthread_mutex_lock(&p->quiet);
     if (!w->f.store && files_reopen(&w->f, &w->run, &err)) {
@@ -379,9 +381,11 @@ static void *writer_main(void *arg)
     int starting = STATE_STARTING;
     atomic_compare_exchange_strong(&p->state, &starting, rc ? STATE_OFF : STATE_ON);
     sem_post(&p->started);
-    while (!rc && !is_stopping(w) && !w->gone)
+    while (!rc && !is_stopping(w) && !w->gone) {
+        gpu_record(&p->facts, &p->spool);
         if (!work(w))
             sleep_until_woken(w);
+    }
     if (!rc && !w->gone)
         finish(w);
     free(w);

@@ -403,8 +403,9 @@ static int put_token(struct store *s, const struct record_token *t, struct err *
 /* Settings that are columns of `runs` too. */
 static int put_run_column(struct store *s, const char *name, struct err *err)
 {
-    static const char *const columns[] = {"engine", "model_path", "model_hash", "n_vocab",
-                                          "cupti_version"};
+    static const char *const columns[] = {
+        "engine", "model_path", "model_hash",   "n_vocab",        "gpu_name",
+        "sm",     "sm_count",   "cuda_version", "driver_version", "cupti_version"};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         if (strcmp(name, columns[i]))
             continue;

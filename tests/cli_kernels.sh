@@ -39,6 +39,8 @@ plain|2|32|64|3"
         "$(sql "SELECT name, registers, static_smem_bytes, resolve, length(code_hash), size_bytes, arch
             FROM kernels JOIN modules USING(module_id) ORDER BY 1")" "other|8|0|exact|64|5200|90
 plain|8|0|exact|64|5200|90"
+    is "$way: the run has the GPU" \
+        "$(sql "SELECT gpu_name, sm, sm_count, cuda_version FROM runs")" "Fake GPU 0|90|132|13.1"
     is "$way: it says that nobody marked the forwards" \
         "$(sql "SELECT kind, count FROM gaps")" "forwards_unmarked|3"
 done

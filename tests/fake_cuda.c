@@ -44,6 +44,8 @@ EXPORT int cuInit(unsigned flags);
 EXPORT long fake_launches(void);
 EXPORT int cuCtxGetDevice(int *device);
 EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device);
+EXPORT int cuDeviceGetName(char *name, int size, int device);
+EXPORT int cuDriverGetVersion(int *version);
 EXPORT int cuModuleLoadData(void **module, const void *image);
 EXPORT int cuModuleUnload(void *module);
 EXPORT int cuModuleGetFunction(void **f, void *module, const char *name);
@@ -90,7 +92,19 @@ int cuCtxGetDevice(int *device)
 int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
     (void)device;
-    *value = attribute == 75 ? 9 : 0; /* an sm_90 */
+    *value = attribute == 75 ? 9 : attribute == 16 ? 132 : 0; /* an sm_90 with 132 of them */
+    return 0;
+}
+
+int cuDeviceGetName(char *name, int size, int device)
+{
+    snprintf(name, (size_t)size, "Fake GPU %d", device);
+    return 0;
+}
+
+int cuDriverGetVersion(int *version)
+{
+    *version = 13010;
     return 0;
 }
 
