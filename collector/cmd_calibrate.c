@@ -45,7 +45,8 @@ static const struct argp argp = {
     "FILE [FILE2]",
     "Measure the noise floor of a pair of arms that is known to be good, and store it in FILE: "
     "later "
-    "verdicts on the file use it, and say so.\vA pair that is a defect itself is refused.",
+    "verdicts on other pairs of the file use it, and say so.\vA pair that is a defect itself is "
+    "refused.",
     children,
     NULL,
     NULL,
@@ -82,11 +83,12 @@ static int store(const struct judgement *j, const struct floor *floor, const cha
                  struct err *err)
 {
     struct arm_facts a, b;
-    char words[512];
+    char words[600], pair[INFER_PAIR_SIZE];
     if (infer_facts(&j->a, &a, err) || infer_facts(&j->b, &b, err))
         return -1;
-    snprintf(words, sizeof words, "%.15s against %.15s, %.120s, %.200s", a.phase, b.phase, b.engine,
-             b.model);
+    infer_name_pair(&j->a, &a, &j->b, &b, pair);
+    snprintf(words, sizeof words, "%.15s against %.15s, %.120s, %.200s, %s", a.phase, b.phase,
+             b.engine, b.model, pair);
     char *points = points_text(floor);
     const struct db_value values[] = {
         {":label", DB_TEXT, .text = label},

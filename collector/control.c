@@ -33,6 +33,13 @@ static bool words_are_of(const char *words, const struct arm_facts *a, const str
                                           !strncmp(words, crossed, strlen(crossed)));
 }
 
+/* It ends with the pair that was measured: "..., 1f6c0e2a:prefill and 1f6c0e2a:decode". */
+static bool words_end_with(const char *words, const char *pair)
+{
+    size_t n_words = strlen(words), n_pair = strlen(pair);
+    return n_words >= n_pair && !strcmp(words + n_words - n_pair, pair);
+}
+
 struct wanted {
     const char *label; /* NULL: any of the class */
     enum control_kind kind;
@@ -41,6 +48,15 @@ struct wanted {
     const struct arm_facts *a, *b;
     const struct load_side *side_a, *side_b;
 };
+
+/* Whether the calibration was measured on the very pair that is judged. */
+static bool is_of_the_pair(const char *words, const struct wanted *wanted)
+{
+    char straight[INFER_PAIR_SIZE], crossed[INFER_PAIR_SIZE];
+    infer_name_pair(wanted->side_a, wanted->a, wanted->side_b, wanted->b, straight);
+    infer_name_pair(wanted->side_b, wanted->b, wanted->side_a, wanted->a, crossed);
+    return words_end_with(words, straight) || words_end_with(words, crossed);
+}
 
 static int take_calibration(struct control *out, const struct query *query,
                             const struct wanted *wanted, struct err *err)
@@ -56,7 +72,8 @@ static int take_calibration(struct control *out, const struct query *query,
                              (size_t)query_int(query, "n"), points, n, wanted->ulp, err);
 }
 
-/* Returns 1 when one was found. */
+/* Returns 1 when one was found. A calibration of the pair itself is refused where it was named, and
+ * otherwise passed over, which out->words then says. */
 static int find_calibration(struct control *out, struct db *db, const struct wanted *wanted,
                             struct err *err)
 {
@@ -70,7 +87,16 @@ static int find_calibration(struct control *out, struct db *db, const struct wan
         const char *cls = query_text(query, "class");
         if (!wanted->label && (!cls || strcmp(cls, floor_priors[wanted->cls].name)))
             continue;
-        found = take_calibration(out, query, wanted, err) ? -1 : 1;
+        if (!is_of_the_pair(query_text(query, "control"), wanted))
+            found = take_calibration(out, query, wanted, err) ? -1 : 1;
+        else if (wanted->label)
+            found = err_set(err,
+                            "--control %s: was measured on the pair itself, which cannot vouch "
+                            "for itself",
+                            wanted->label);
+        else
+            snprintf(out->words, sizeof out->words, "none: calibration %s is of the pair itself",
+                     query_text(query, "label"));
     }
     query_free(query);
     return found ? found : rc;
@@ -170,7 +196,8 @@ static int open_named(struct control *out, struct db *db, const char *name,
         return rc < 0 ? -1 : 0;
     if (!name || !strcmp(name, "none")) {
         floor_from_prior(&out->floor, wanted->cls, wanted->ulp);
-        snprintf(out->words, sizeof out->words, "none");
+        if (!*out->words)
+            snprintf(out->words, sizeof out->words, "none");
         return 0;
     }
     return access(name, F_OK) ? take_arms(out, db, name, wanted, err)

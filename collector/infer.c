@@ -21,6 +21,7 @@ int infer_facts(const struct load_side *side, struct arm_facts *out, struct err 
     int rc = query_step(query, err);
     if (rc > 0) {
         copy(out->cls, sizeof out->cls, query_text(query, "class"));
+        copy(out->run, sizeof out->run, query_text(query, "run"));
         copy(out->phase, sizeof out->phase, query_text(query, "phase"));
         copy(out->engine, sizeof out->engine, query_text(query, "engine"));
         copy(out->model_hash, sizeof out->model_hash, query_text(query, "model_hash"));
@@ -31,6 +32,14 @@ int infer_facts(const struct load_side *side, struct arm_facts *out, struct err 
     }
     query_free(query);
     return rc < 0 ? -1 : 0;
+}
+
+void infer_name_pair(const struct load_side *a, const struct arm_facts *facts_a,
+                     const struct load_side *b, const struct arm_facts *facts_b,
+                     char out[INFER_PAIR_SIZE])
+{
+    snprintf(out, INFER_PAIR_SIZE, "%.8s:%.60s and %.8s:%.60s", facts_a->run, a->arm->label,
+             facts_b->run, b->arm->label);
 }
 
 static bool differ(const char *a, const char *b)

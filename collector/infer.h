@@ -10,11 +10,19 @@
 /* Facts of one arm; "" where unknown. */
 struct arm_facts {
     char cls[16]; /* as the engine declared it */
+    char run[33]; /* its uuid */
     char phase[16], engine[128], model_hash[80], model[256], dtype[8], kv[16];
     int chunk; /* 0 = whole prompt, or unknown */
 };
 
 int infer_facts(const struct load_side *side, struct arm_facts *out, struct err *err);
+
+/* Two arms in words that name the same pair in any file: "1f6c0e2a:prefill and 1f6c0e2a:decode",
+ * the first digits of each run's uuid and the arm's label. */
+enum { INFER_PAIR_SIZE = 160 };
+void infer_name_pair(const struct load_side *a, const struct arm_facts *facts_a,
+                     const struct load_side *b, const struct arm_facts *facts_b,
+                     char out[INFER_PAIR_SIZE]);
 
 /* The class of the pair; why: "both arms say precision". */
 enum floor_class infer_class(const struct arm_facts *a, const struct arm_facts *b, char *why,

@@ -111,7 +111,16 @@ is "a pair is no control of itself" "$(failure "$neartie" verdict clean.db --a 1
 run "$neartie" calibrate control.db --label honest
 is "calibrate" "$status $(sed 's/: s = .*over/ over/' out)" \
     "0 calibration honest over 2000 rows of 20 sequences, class precision (an arm says precision)"
-is "the next verdict uses and names it" "$(verdict control.db | sed 's/.*floor/floor/') $(sed -n 's/^control *//p' out | cut -d: -f1)" \
+for order in "--a prefill --b decode" "--a decode --b prefill"; do # shellcheck disable=SC2086
+    is "a calibration of the pair itself is refused: $order" \
+        "$(failure "$neartie" verdict control.db $order --control honest)" \
+        "1 neartie: --control honest: was measured on the pair itself, which cannot vouch for itself"
+done
+is "and is passed over where none is named" \
+    "$(verdict control.db | sed 's/.*floor/floor/') $(sed -n 's/^control *//p' out)" \
+    "floor=prior none: calibration honest is of the pair itself"
+"$neartie" simulate -o control.db --seed 10
+is "a verdict on another pair uses and names it" "$(verdict control.db | sed 's/.*floor/floor/') $(sed -n 's/^control *//p' out | cut -d: -f1)" \
     "floor=control of the same kind calibration honest"
 is "none: without it" "$(verdict control.db --control none | sed 's/.*floor/floor/')" "floor=prior"
 ok "calibrate replaces one of the same label" "$neartie" calibrate control.db --label honest
