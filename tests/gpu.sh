@@ -5,7 +5,7 @@
 # all of them. BUILD is a folder that is built already, otherwise it is built here; OUT keeps the
 # logs. Model files of full size are made in $TMPDIR (28 GB). Not a part of `make check`, which
 # tests the CUDA forms where it finds a GPU. $PRESETS, $TYPES and $BATCHES name other models and
-# batches for quick, bench, curves and gate.
+# batches for quick, bench, curves and gate; $MODELS, a folder, keeps the files and their logs.
 # shellcheck disable=SC2317 # the steps are called by name
 set -u
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -87,7 +87,7 @@ step_sanitize() {
 # A model file of full size, made once: its name and parameters go into $file and $params.
 # shellcheck disable=SC2086 # $options are several words
 model() { # PRESET TYPE
-    file=$tmp/$1.$2.gguf
+    file=${MODELS:-$tmp}/$1.$2.gguf
     options="--type $2"
     [ "$2" = Q4_K_M ] &&
         options="--type Q4_K --type-of ffn_down=Q6_K --type-of attn_v=Q6_K --type-of output=Q6_K"
