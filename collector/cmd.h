@@ -23,6 +23,7 @@ int cmd_gate(int argc, char **argv);
 int cmd_import(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_kernels(int argc, char **argv);
+int cmd_merge(int argc, char **argv);
 int cmd_percentiles(int argc, char **argv);
 int cmd_queries(int argc, char **argv);
 int cmd_record(int argc, char **argv);

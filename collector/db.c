@@ -103,6 +103,17 @@ static void roll_back(const char *path)
     sqlite3_close(writer);
 }
 
+char *db_uri(const char *path, const char *options)
+{
+    /* %w is not for file names: ? and # must be escaped in a URI. */
+    sqlite3_str *uri = sqlite3_str_new(NULL);
+    sqlite3_str_appendall(uri, "file:");
+    for (const char *p = path; *p; p++)
+        sqlite3_str_appendf(uri, strchr("?#%", *p) ? "%%%02x" : "%c", (unsigned char)*p);
+    sqlite3_str_appendf(uri, "?%s", options);
+    return sqlite3_str_finish(uri);
+}
+
 /* Read-only; a write-ahead log in a folder that cannot be written leaves one way to read. */
 static int open_handle(struct db *db, struct err *err)
 {
@@ -115,13 +126,7 @@ static int open_handle(struct db *db, struct err *err)
         is_there(db->path, "-wal"))
         return 0;
     sqlite3_close(db->handle);
-    /* %w is not for file names: ? and # must be escaped in a URI. */
-    sqlite3_str *uri = sqlite3_str_new(NULL);
-    sqlite3_str_appendall(uri, "file:");
-    for (const char *p = db->path; *p; p++)
-        sqlite3_str_appendf(uri, strchr("?#%", *p) ? "%%%02x" : "%c", (unsigned char)*p);
-    sqlite3_str_appendall(uri, "?immutable=1");
-    char *name = sqlite3_str_finish(uri);
+    char *name = db_uri(db->path, "immutable=1");
     int rc = sqlite3_open_v2(name, &db->handle, flags, NULL);
     sqlite3_free(name);
     return rc ? db_fail(db, err) : 0;

@@ -18,6 +18,9 @@ struct query;
 int db_open(struct db **out, const char *path, struct err *err);
 void db_close(struct db *db);
 
+/* The path as SQLite's URI, with options like "mode=ro"; to be freed with sqlite3_free. */
+char *db_uri(const char *path, const char *options);
+
 const char *db_path(const struct db *db);
 
 /* Prepare sql/q_NAME.sql; or any one statement that only reads: *tail is what follows it, and *out

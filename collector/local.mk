@@ -33,6 +33,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/cmd_inspect.c \
 	%D%/images.c %D%/images.h \
 	%D%/cmd_kernels.c \
+	%D%/cmd_merge.c \
 	%D%/cmd_percentiles.c \
 	%D%/cmd_queries.c \
 	%D%/cmd_record.c \
@@ -54,6 +55,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/launch.c %D%/launch.h \
 	%D%/load.c %D%/load.h \
 	%D%/main.c \
+	%D%/merge.c %D%/merge.h \
 	%D%/notes.c %D%/notes.h \
 	%D%/pdf.c %D%/pdf.h \
 	%D%/render.c %D%/render.h \

@@ -25,6 +25,7 @@ static const struct command {
     {"kernels", "the kernel configurations that each arm launched", cmd_kernels},
     {"runs", "the runs in files and folders", cmd_runs},
     {"import", "write a record from the logits of another program", cmd_import},
+    {"merge", "several files into one", cmd_merge},
     {"inspect", "the hooks that a program was built with", cmd_inspect},
     {"replay", "run the recorded contexts again under other settings", cmd_replay},
     {"simulate", "write a synthetic record, clean or with a defect", cmd_simulate},

@@ -6,6 +6,8 @@ sql_files = \
 	%D%/indexes.sql \
 	%D%/baseline_rows.sql \
 	%D%/baseline_run.sql \
+	%D%/merge.sql \
+	%D%/merge_end.sql \
 	%D%/rotate.sql \
 	%D%/put_calibration.sql \
 	%D%/q_agreement.sql \
@@ -29,12 +31,14 @@ sql_files = \
 	%D%/q_kernel_diff.sql \
 	%D%/q_kernel_timeline.sql %D%/q_kernels.sql \
 	%D%/q_list_configs.sql \
+	%D%/q_merged.sql \
 	%D%/q_pair_ids.sql \
 	%D%/q_replay_tokens.sql \
 	%D%/q_replayed.sql \
 	%D%/q_row.sql \
 	%D%/q_run.sql \
 	%D%/q_run_sequences.sql \
+	%D%/q_run_states.sql \
 	%D%/q_runs.sql \
 	%D%/q_sequence.sql \
 	%D%/q_sequences.sql \

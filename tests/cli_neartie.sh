@@ -19,7 +19,7 @@ is "version" "$status $(cat "$tmp/out")" "0 neartie 0.1.0"
 run "$neartie" --help
 commands=$(sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$tmp/out")
 is "help lists the commands" "$(echo "$commands" | tr '\n' ' ')" \
-    "record gate report verdict blame calibrate compare percentiles flips kernels runs import inspect replay simulate queries sql "
+    "record gate report verdict blame calibrate compare percentiles flips kernels runs import merge inspect replay simulate queries sql "
 for command in $commands; do
     run "$neartie" "$command" --help
     is "$command --help" "$status $(head -1 "$tmp/out" | cut -d' ' -f1-3)" \

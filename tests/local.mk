@@ -44,6 +44,7 @@ sh_tests = \
 	%D%/cli_import.sh \
 	%D%/cli_kernels.sh \
 	%D%/cli_kill.sh \
+	%D%/cli_merge.sh \
 	%D%/cli_preload.sh \
 	%D%/cli_report.sh \
 	%D%/cli_rotate.sh \
