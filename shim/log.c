@@ -2,6 +2,7 @@
 
 #include "shim/log.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -52,20 +53,6 @@ static void write_quietly(int fd, const char *line, size_t n)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-static void write_line(const char *line, size_t n)
-{
-    if (!strcmp(log_target, "stderr")) {
-        write_quietly(STDERR_FILENO, line, n);
-        return;
-    }
-    int fd =
-        open(log_target, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
-    if (fd < 0)
-        return;
-    write_quietly(fd, line, n);
-    close(fd);
-}
-
 static void keep_line(const char *line)
 {
     pthread_mutex_lock(&kept_lock);
@@ -75,6 +62,43 @@ static void keep_line(const char *line)
         atomic_store(&n_kept, n + 1);
     }
     pthread_mutex_unlock(&kept_lock);
+}
+
+static void to_stderr(const char *line, size_t n)
+{
+    if (keeps)
+        keep_line(line);
+    else
+        write_quietly(STDERR_FILENO, line, n);
+}
+
+/* The file does not take lines: say so once. */
+static void no_file(int why)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    char line[LINE_MAX_BYTES];
+    if (atomic_flag_test_and_set(&told))
+        return;
+    int n = snprintf(line, sizeof line, "libprobe: PROBE_LOG: %.512s: %s; messages go to stderr\n",
+                     log_target, strerrordesc_np(why));
+    to_stderr(line, (size_t)n);
+}
+
+static void write_line(const char *line, size_t n)
+{
+    if (!strcmp(log_target, "stderr")) {
+        to_stderr(line, n);
+        return;
+    }
+    int fd =
+        open(log_target, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+    if (fd < 0) {
+        no_file(errno);
+        to_stderr(line, n);
+        return;
+    }
+    write_quietly(fd, line, n);
+    close(fd);
 }
 
 static void log_args(const char *fmt, va_list ap)
@@ -87,10 +111,7 @@ static void log_args(const char *fmt, va_list ap)
     n += (size_t)m < sizeof line - n - 1 ? (size_t)m : sizeof line - n - 2;
     line[n++] = '\n';
     line[n] = 0;
-    if (keeps && !strcmp(log_target, "stderr"))
-        keep_line(line);
-    else
-        write_line(line, n);
+    write_line(line, n);
 }
 
 void log_line(const char *fmt, ...)

@@ -145,6 +145,11 @@ fi
 PROBE_LOG=log.txt PROBE_DB=other.txt LD_PRELOAD=$preload "$target" rows >with.out 2>with.err
 is "PROBE_LOG: nothing on stderr" "$(cat with.err)" ""
 ok "PROBE_LOG: the reason is in the file" grep -q "not recording" log.txt
+PROBE_LOG=none/log.txt PROBE_DB=other.txt LD_PRELOAD=$preload "$target" rows >with.out 2>with.err
+is "a PROBE_LOG that cannot be opened: the output is unchanged" "$(cat with.out)" "$("$target" rows)"
+is "a PROBE_LOG that cannot be opened: said once" \
+    "$(grep -c 'PROBE_LOG: none/log.txt: No such file or directory; messages go to stderr' with.err)" 1
+ok "a PROBE_LOG that cannot be opened: the reason is on stderr" grep -q "not recording" with.err
 PROBE_LOG=off PROBE_DB=other.txt LD_PRELOAD=$preload "$target" rows >with.out 2>with.err
 is "PROBE_LOG=off: nothing is told" "$(cat with.err)" ""
 PROBE_DB=other.txt LD_PRELOAD=$preload "$target" rows 2>&1 >with.out | true
