@@ -240,7 +240,7 @@ static int put_rows(struct run_writer *w, const struct simulate_options *options
     return 0;
 }
 
-static int put_all(struct run_writer *w, const void *input, struct err *err)
+static int put_all(struct run_writer *w, void *input, struct err *err)
 {
     const struct options *o = input;
     char model[160];

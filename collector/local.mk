@@ -47,7 +47,8 @@ bin_PROGRAMS += %D%/neartie
 	%D%/db.c %D%/db.h \
 	%D%/doc.c %D%/doc.h \
 	%D%/facts.c %D%/facts.h \
-	%D%/import_npy.c %D%/import_npy.h \
+	%D%/import.c %D%/import.h \
+	%D%/import_npy.c \
 	%D%/infer.c %D%/infer.h \
 	%D%/judge.c %D%/judge.h \
 	%D%/judge_args.c %D%/judge_args.h \
@@ -57,6 +58,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/main.c \
 	%D%/merge.c %D%/merge.h \
 	%D%/notes.c %D%/notes.h \
+	%D%/npy.c %D%/npy.h \
 	%D%/pdf.c %D%/pdf.h \
 	%D%/render.c %D%/render.h \
 	%D%/plot.c %D%/plot.h \

@@ -80,7 +80,7 @@ static void fill_identity(struct run_identity *run, int64_t now_ns)
     run->started_ns = now_ns;
 }
 
-static int write_run(const char *path, run_write_fn fn, const void *input, struct err *err)
+static int write_run(const char *path, run_write_fn fn, void *input, struct err *err)
 {
     struct run_identity run;
     struct timespec now;
@@ -117,7 +117,7 @@ static void remove_parts(const char *path)
 }
 
 /* A part of a new file would read as a run that died. */
-static int write_new_file(const char *path, run_write_fn fn, const void *input, struct err *err)
+static int write_new_file(const char *path, run_write_fn fn, void *input, struct err *err)
 {
     char *part = NULL;
     if (asprintf(&part, "%s.part", path) < 0)
@@ -131,7 +131,7 @@ static int write_new_file(const char *path, run_write_fn fn, const void *input, 
     return rc;
 }
 
-int run_write_file(const char *path, run_write_fn fn, const void *input, struct err *err)
+int run_write_file(const char *path, run_write_fn fn, void *input, struct err *err)
 {
     return access(path, F_OK) ? write_new_file(path, fn, input, err)
                               : write_run(path, fn, input, err);

@@ -22,10 +22,10 @@ struct run_writer {
 };
 
 /* What writes the run's records; input as given to run_write_file. */
-typedef int (*run_write_fn)(struct run_writer *w, const void *input, struct err *err);
+typedef int (*run_write_fn)(struct run_writer *w, void *input, struct err *err);
 
 /* Write one run into the database at path through fn. */
-int run_write_file(const char *path, run_write_fn fn, const void *input, struct err *err);
+int run_write_file(const char *path, run_write_fn fn, void *input, struct err *err);
 
 /* Body of the record that comes next, and putting it. */
 void *run_next_body(struct run_writer *w);

@@ -7,11 +7,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shim/context_hash.h"
 #include "shim/core.h"
 #include "shim/probe.h"
 #include "shim/rows.h"
 #include "shim/tags.h"
+#include "sql/context_hash.h"
 
 /* A forward's handle: its number, its arm, the recording it belongs to, and whether it was lost. */
 enum { ID_BITS = 43, ARM_BITS = 12, GENERATION_BITS = 8 };

@@ -15,7 +15,6 @@ noinst_LIBRARIES += %D%/libshim.a
 	%D%/compare.c %D%/compare.h \
 	%D%/cupti.c %D%/cupti.h %D%/cupti_abi.h \
 	%D%/cupti_find.c %D%/cupti_find.h \
-	%D%/context_hash.c %D%/context_hash.h \
 	%D%/device.h \
 	%D%/core.c %D%/core.h \
 	%D%/facts.c %D%/facts.h \

@@ -63,6 +63,7 @@ CLEANFILES += %D%/sql_text.c
 noinst_LIBRARIES += %D%/libsql.a
 %C%_libsql_a_CFLAGS = $(AM_CFLAGS) -fPIC -fvisibility=hidden
 %C%_libsql_a_SOURCES = \
+	%D%/context_hash.c %D%/context_hash.h \
 	%D%/cubin.c %D%/cubin.h \
 	%D%/fatbin.c %D%/fatbin.h \
 	%D%/print.c %D%/print.h \

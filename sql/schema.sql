@@ -205,7 +205,7 @@ CREATE TABLE graph_execs(
 -- of kernels: launches_outside of all forwards; forwards_unmarked, made up where no engine marks them;
 -- graph_unknown, graph_conditional, launches_unseen, kernels_ambiguous, kernel_lists_left_out,
 -- kernel_lists_lost, modules_left_out, modules_unread; cupti_refused, with the reason;
--- baseline_unread, baseline_rows_left_out: PROBE_BASELINE.
+-- baseline_unread, baseline_rows_left_out: PROBE_BASELINE; import: what `neartie import` cannot know.
 CREATE TABLE gaps(
     gap_id     INTEGER PRIMARY KEY,
     run_id     INTEGER NOT NULL REFERENCES runs,

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <xxhash.h>
 
-#include "shim/context_hash.h"
+#include "sql/context_hash.h"
 #include "tests/tap.h"
 
 static uint64_t reference(const int32_t *tokens, size_t n)

@@ -89,7 +89,7 @@ check_PROGRAMS += %D%/cubin_t %D%/cupti_abi_t
 %C%_cupti_abi_t_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 
 check_PROGRAMS += %D%/context_hash_t
-%C%_context_hash_t_LDADD = shim/libshim.a -lxxhash
+%C%_context_hash_t_LDADD = sql/libsql.a -lxxhash
 
 # Loads libprobe.so, which has an SQLite of its own.
 check_PROGRAMS += %D%/probe_t

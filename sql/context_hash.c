@@ -1,6 +1,6 @@
 #include "config.h"
 
-#include "shim/context_hash.h"
+#include "sql/context_hash.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
