@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "shim/gpu.h"
+#include "shim/llama_lib.h"
 #include "shim/tags.h"
 #include "sql/fatbin.h"
 
@@ -40,8 +41,16 @@ __attribute__((visibility("hidden"))) void *interpose_pick(void *handle, const c
 
 void *interpose_pick(void *handle, const char *name)
 {
-    real_dlsym();
+    if (!real_dlsym() || !name)
+        return NULL;
+    if (!strncmp(name, "llama_", 6) && handle != RTLD_DEFAULT && handle != RTLD_NEXT)
+        return llama_lib_wrapper(handle, name);
     return interpose_named(handle, name);
+}
+
+void *interpose_past(void *handle, const char *name)
+{
+    return real_dlsym() ? interpose_real_dlsym(handle, name) : NULL;
 }
 
 /* Not under the sanitizers, which ask for symbols before they can watch any code. */
@@ -97,14 +106,14 @@ static void *driver(void)
 void *interpose_driver(const char *name)
 {
     void *lib = driver();
-    return lib && real_dlsym() ? interpose_real_dlsym(lib, name) : NULL;
+    return lib ? interpose_past(lib, name) : NULL;
 }
 
 void *interpose_in(void *handle, const char *name)
 {
     if (handle == RTLD_DEFAULT || handle == RTLD_NEXT)
         return interpose_driver(name);
-    return real_dlsym() ? interpose_real_dlsym(handle, name) : NULL;
+    return interpose_past(handle, name);
 }
 
 #define DRIVER_FUNCTIONS(X)                                                                        \

@@ -1,5 +1,5 @@
-/* Shared by interpose.c (the wrapped functions) and interpose_ask.c (the loader, and what the
- * driver is asked); nobody else's. */
+/* Shared by interpose.c (the wrapped functions), interpose_ask.c (the loader, and what the driver
+ * is asked) and llama_lib.c (libllama's functions); nobody else's. */
 #ifndef NEARTIE_SHIM_INTERPOSE_INT_H
 #define NEARTIE_SHIM_INTERPOSE_INT_H
 
@@ -9,6 +9,9 @@ struct tags_thread;
 
 /* A function of the driver that the process has loaded; NULL: none. */
 void *interpose_driver(const char *name);
+
+/* What dlsym would give without us. RTLD_NEXT: behind us. */
+void *interpose_past(void *handle, const char *name);
 
 /* What dlsym gives for a name in a library; for the two special handles, in the driver. */
 void *interpose_in(void *handle, const char *name);

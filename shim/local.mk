@@ -21,6 +21,7 @@ noinst_LIBRARIES += %D%/libshim.a
 	%D%/files.c %D%/files.h \
 	%D%/gpu.c %D%/gpu.h \
 	%D%/identity.c %D%/identity.h \
+	%D%/lineage.c %D%/lineage.h %D%/llama_cache.c %D%/llama_cache.h %D%/llama_abi.h \
 	%D%/log.c %D%/log.h \
 	%D%/map.c %D%/map.h \
 	%D%/options.c %D%/options.h \
@@ -38,7 +39,8 @@ probeexec_PROGRAMS = %D%/libprobe.so
 EXTRA_DIST += %D%/libprobe.map
 %C%_libprobe_so_CFLAGS = $(AM_CFLAGS) -fPIC -fvisibility=hidden
 %C%_libprobe_so_SOURCES = %D%/hooks.c %D%/inject.c %D%/interpose.c %D%/interpose.h \
-	%D%/interpose_ask.c %D%/interpose_int.h
+	%D%/interpose_ask.c %D%/interpose_int.h %D%/llama.c \
+	%D%/llama_lib.c %D%/llama_lib.h
 %C%_libprobe_so_LDADD = %D%/libshim.a sql/libsql.a $(SQLITE_STATIC) -lm
 %C%_libprobe_so_DEPENDENCIES = %D%/libshim.a sql/libsql.a %D%/libprobe.map
 %C%_libprobe_so_LDFLAGS = $(AM_LDFLAGS) -shared -pthread -Wl,-soname,libprobe.so -Wl,-z,defs \

@@ -15,7 +15,7 @@ cd "$tmp" || exit 99
 
 case $SANITIZE in *address* | *thread*) wrapped='' ;; *) wrapped='dlsym ' ;; esac
 is "two symbols are exported, and the functions that are wrapped" \
-    "$(nm -D --defined-only "$probe" | awk '$3 !~ /^cu[A-Z]/ { print $3 }' | sort | xargs)" \
+    "$(nm -D --defined-only "$probe" | awk '$3 !~ /^(cu[A-Z]|llama_)/ { print $3 }' | sort | xargs)" \
     "InitializeInjection ${wrapped}probe_abi_v1"
 if [ "$SANITIZE" = no ]; then
     is "libc and libm are all it needs" \

@@ -57,6 +57,7 @@ sh_tests = \
 	%D%/first_light.sh \
 	%D%/install.sh \
 	%D%/includes.sh \
+	%D%/llama.sh \
 	%D%/mkgguf.sh \
 	%D%/readme.sh \
 	%D%/ref_table.sh \
@@ -87,6 +88,18 @@ EXTRA_DIST += %D%/data/cases.cubin %D%/data/cases.trace %D%/data/cases.want %D%/
 check_PROGRAMS += %D%/cubin_t %D%/cupti_abi_t
 %C%_cubin_t_LDADD = sql/libsql.a
 %C%_cupti_abi_t_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+
+# A program that loads a real libllama, and something that only looks like one.
+noinst_PROGRAMS += %D%/llama_host %D%/libllama.old.so
+%C%_llama_host_LDADD = shim/libshim.a
+%C%_libllama_old_so_SOURCES = %D%/fake_llama.c
+%C%_libllama_old_so_CFLAGS = $(WARN_CFLAGS) -fPIC -fvisibility=hidden
+%C%_libllama_old_so_LDFLAGS = -shared
+clean-local:
+	rm -rf %D%/llama-npm
+
+check_PROGRAMS += %D%/lineage_t
+%C%_lineage_t_LDADD = shim/libshim.a
 
 check_PROGRAMS += %D%/context_hash_t
 %C%_context_hash_t_LDADD = sql/libsql.a -lxxhash

@@ -1,0 +1,31 @@
+/* The libllama of a call that was wrapped: several may be loaded, each for a part of the program
+ * alone, and they are found by the code that calls. Any thread. */
+#ifndef NEARTIE_SHIM_LLAMA_LIB_H
+#define NEARTIE_SHIM_LLAMA_LIB_H
+
+#include <stdatomic.h>
+
+#include "shim/llama_abi.h"
+
+struct llama_lib {
+#define LLAMA_MEMBER(needed, type, name, parameters) type(*name) parameters;
+    LLAMA_WRAPPED(LLAMA_MEMBER)
+    LLAMA_CALLED(LLAMA_MEMBER) /* NULL: it has none of this name */
+#undef LLAMA_MEMBER
+    char refused[96];   /* why it is not recorded; "" = it is one that we know */
+    _Atomic bool noted; /* that it was refused */
+};
+
+/* The library that the code at an address would call without us; NULL: there is none. */
+struct llama_lib *llama_lib_of(const void *caller);
+
+/* What dlsym shall give in place of a function of a libllama; NULL: what it gives by itself. */
+void *llama_lib_wrapper(void *handle, const char *name);
+
+/* The wrappers, which are the process's own functions of these names. */
+#define LLAMA_DECLARE(needed, type, name, parameters)                                              \
+    __attribute__((visibility("default"))) type name parameters;
+LLAMA_WRAPPED(LLAMA_DECLARE)
+#undef LLAMA_DECLARE
+
+#endif

@@ -1,0 +1,305 @@
+/* A program that loads a libllama for itself alone, as plug-ins do, and decodes with it. It prints,
+ * for every row that it asked for, what the probe should have: position, token, best id, its logit,
+ * and the context hash, - where a memory operation left it unknown.
+ *   llama_host LIBRARY MODEL linked|dlsym   the way in which it finds the functions
+ *   llama_host LIBRARY old                  one call, with a batch that has more members */
+#include "config.h"
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/context_hash.h"
+#include "shim/llama_abi.h"
+
+enum { N_PROMPT = 7, TOKENS_MAX = 64 };
+
+/* Parameters, larger than those of any version; of the context's, four numbers are known. */
+struct params {
+    uint32_t n_ctx, n_batch, n_ubatch, n_seq_max;
+    char rest[1008];
+};
+
+static struct params (*model_default)(void), (*context_default)(void);
+static void *(*load_model)(const char *, struct params);
+static struct llama_context *(*new_context)(void *, struct params);
+static void (*log_set)(void (*)(int, const char *, void *), void *);
+static void (*backend_init)(void), (*load_all)(const char *), (*free_model)(void *);
+static const void *(*get_vocab)(const void *);
+static int32_t (*n_tokens)(const void *);
+static void *(*get_memory)(struct llama_context *);
+static float *(*logits_ith)(struct llama_context *, int32_t);
+static size_t (*state_size)(struct llama_context *),
+    (*state_get)(struct llama_context *, void *, size_t),
+    (*state_set)(struct llama_context *, const void *, size_t);
+static int32_t (*decode)(struct llama_context *, struct llama_batch);
+static void (*free_context)(struct llama_context *);
+static void (*set_threads)(struct llama_context *, int32_t, int32_t);
+static bool (*seq_rm)(void *, int32_t, int32_t, int32_t);
+static void (*seq_cp)(void *, int32_t, int32_t, int32_t, int32_t);
+static void (*seq_add)(void *, int32_t, int32_t, int32_t, int32_t);
+static void (*clear)(void *, bool);
+static bool (*set_sampler)(struct llama_context *, int32_t, void *);
+static void *(*greedy)(void), *(*chain_init)(bool);
+static void (*chain_add)(void *, void *);
+
+static const struct {
+    const char *name;
+    void *at;
+    bool optional;
+} functions[] = {
+    {"llama_model_default_params", &model_default, false},
+    {"llama_context_default_params", &context_default, false},
+    {"llama_model_load_from_file", &load_model, false},
+    {"llama_init_from_model", &new_context, false},
+    {"llama_log_set", &log_set, false},
+    {"llama_backend_init", &backend_init, false},
+    {"ggml_backend_load_all_from_path", &load_all, false},
+    {"llama_model_free", &free_model, false},
+    {"llama_model_get_vocab", &get_vocab, false},
+    {"llama_vocab_n_tokens", &n_tokens, false},
+    {"llama_get_memory", &get_memory, false},
+    {"llama_get_logits_ith", &logits_ith, false},
+    {"llama_state_get_size", &state_size, false},
+    {"llama_state_get_data", &state_get, false},
+    {"llama_state_set_data", &state_set, false},
+    {"llama_decode", &decode, false},
+    {"llama_free", &free_context, false},
+    {"llama_set_n_threads", &set_threads, false},
+    {"llama_memory_seq_rm", &seq_rm, false},
+    {"llama_memory_seq_cp", &seq_cp, false},
+    {"llama_memory_seq_add", &seq_add, false},
+    {"llama_memory_clear", &clear, false},
+    {"llama_set_sampler", &set_sampler, true},
+    {"llama_sampler_init_greedy", &greedy, true},
+    {"llama_sampler_chain_init", &chain_init, true},
+    {"llama_sampler_chain_add", &chain_add, true},
+};
+
+static void die(const char *what)
+{
+    fprintf(stderr, "llama_host: %s\n", what);
+    exit(1);
+}
+
+static void find_functions(void *lib, bool linked)
+{
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        /* What the loader would bind a plug-in's reference to. */
+        void *fn = linked ? dlsym(RTLD_DEFAULT, functions[i].name) : NULL;
+        if (!fn)
+            fn = dlsym(lib, functions[i].name);
+        if (!fn && !functions[i].optional)
+            die(functions[i].name);
+        memcpy(functions[i].at, &fn, sizeof fn);
+    }
+}
+
+static void be_silent(int level, const char *text, void *user)
+{
+    (void)level, (void)text, (void)user;
+}
+
+static struct llama_context *ctx;
+static int32_t n_vocab;
+
+/* The tokens that a sequence should hold. */
+struct text {
+    int32_t tokens[TOKENS_MAX];
+    int32_t n;
+    bool unknown;
+};
+
+static int32_t show(int32_t i, int32_t pos, int32_t token, const struct text *t)
+{
+    const float *row = logits_ith(ctx, i);
+    char hash[20] = "-";
+    int32_t best = 0;
+    if (!row)
+        die("no logits");
+    for (int32_t k = 1; k < n_vocab; k++)
+        best = row[k] > row[best] ? k : best;
+    if (!t->unknown)
+        snprintf(hash, sizeof hash, "%016" PRIx64, context_hash(0, t->tokens, (size_t)pos + 1));
+    printf("%d %d %d %.4f %s\n", pos, token, best, (double)row[best], hash);
+    return best;
+}
+
+static void run(struct llama_batch b)
+{
+    int32_t rc = decode(ctx, b);
+    if (rc) {
+        fprintf(stderr, "llama_host: llama_decode: %d\n", rc);
+        exit(1);
+    }
+}
+
+/* Decode behind sequence 0, everything left to libllama; returns the best token. */
+static int32_t continue_first(struct text *t, const int32_t *tokens, int32_t n)
+{
+    memcpy(t->tokens + t->n, tokens, (size_t)n * sizeof *tokens);
+    t->n += n;
+    run((struct llama_batch){.n_tokens = n, .token = t->tokens + t->n - n});
+    return show(-1, t->n - 1, tokens[n - 1], t);
+}
+
+/* One token each for sequences 0 and 1, in one batch. */
+static void step_both(struct text t[2], const int32_t tokens[2])
+{
+    int32_t token[2], pos[2], n_ids[2] = {1, 1}, ids[2] = {0, 1};
+    int32_t *id[2] = {&ids[0], &ids[1]};
+    int8_t flags[2] = {1, 1};
+    for (int i = 0; i < 2; i++) {
+        token[i] = t[i].tokens[t[i].n] = tokens[i];
+        pos[i] = t[i].n++;
+    }
+    run((struct llama_batch){2, token, NULL, pos, n_ids, id, flags});
+    for (int i = 0; i < 2; i++)
+        show(i, pos[i], token[i], &t[i]);
+}
+
+/* Decode n tokens of a sequence with every member given, an output for every stride-th. */
+static void prefill(struct text *t, int32_t seq, const int32_t *tokens, int32_t n, int32_t stride)
+{
+    int32_t token[TOKENS_MAX], pos[TOKENS_MAX], n_ids[TOKENS_MAX], *id[TOKENS_MAX], first = t->n;
+    int8_t flags[TOKENS_MAX];
+    for (int32_t i = 0; i < n; i++) {
+        token[i] = t->tokens[t->n] = tokens[i];
+        pos[i] = t->n++;
+        n_ids[i] = 1;
+        id[i] = &seq;
+        flags[i] = stride && i % stride == 0;
+    }
+    run((struct llama_batch){n, token, NULL, pos, n_ids, id, flags});
+    for (int32_t i = 0; i < n; i++)
+        if (flags[i])
+            show(i, first + i, token[i], t);
+}
+
+static const int32_t prompt[N_PROMPT] = {40, 7, 93, 12, 55, 12, 81};
+
+static void generate(struct text t[2])
+{
+    int32_t next = continue_first(&t[0], prompt, N_PROMPT);
+    for (int i = 0; i < 4; i++)
+        next = continue_first(&t[0], &next, 1);
+}
+
+/* Back by three tokens, another way from there, and a second sequence that starts with the same. */
+static void fork_second(struct text t[2])
+{
+    void *memory = get_memory(ctx);
+    seq_rm(memory, 0, t[0].n - 3, -1);
+    t[0].n -= 3;
+    continue_first(&t[0], (int32_t[]){21, 22}, 2);
+    seq_cp(memory, 0, 1, -1, -1);
+    t[1] = t[0];
+    step_both(t, (int32_t[]){30, 31});
+    step_both(t, (int32_t[]){32, 33});
+}
+
+/* Tokens moved and tokens removed from the middle; the other sequence stays known. */
+static void spoil(struct text t[2])
+{
+    void *memory = get_memory(ctx);
+    seq_rm(memory, 1, 2, 4);
+    t[1].unknown = true;
+    step_both(t, (int32_t[]){34, 35});
+    seq_rm(memory, 1, 2, -1); /* what is left is known again */
+    t[1].n = 2;
+    t[1].unknown = false;
+    prefill(&t[1], 1, prompt, 3, 1);
+    seq_rm(memory, 0, 0, 3);
+    seq_add(memory, 0, 3, -1, -3);
+    t[0].n -= 3;
+    t[0].unknown = true;
+    continue_first(&t[0], (int32_t[]){36}, 1);
+}
+
+/* The cold run of the same prompt in two pieces, then a state that came from elsewhere. */
+static void start_again(struct text t[2])
+{
+    clear(get_memory(ctx), true);
+    t[0] = t[1] = (struct text){0};
+    prefill(&t[0], 0, prompt, 3, 0);
+    prefill(&t[0], 0, prompt + 3, N_PROMPT - 3, 2);
+    size_t size = state_size(ctx);
+    void *state = malloc(size);
+    if (!state || state_set(ctx, state, state_get(ctx, state, size)) == 0)
+        die("no state");
+    free(state);
+    t[0].unknown = true;
+    continue_first(&t[0], (int32_t[]){37}, 1);
+}
+
+/* A sampler in the context's graph: the logits stay there. */
+static void sample_inside(void *model, struct params params)
+{
+    if (!set_sampler || !greedy || !chain_init || !chain_add)
+        return;
+    ctx = new_context(model, params);
+    set_threads(ctx, 1, 1);
+    void *chain = chain_init(true);
+    chain_add(chain, greedy());
+    if (set_sampler(ctx, 0, chain)) {
+        int32_t tokens[2] = {50, 51};
+        run((struct llama_batch){.n_tokens = 2, .token = tokens});
+        fprintf(stderr, "sampled inside\n");
+    }
+    free_context(ctx);
+}
+
+static int be_old(void *lib)
+{
+    struct {
+        struct llama_batch known;
+        int32_t more[3];
+    } batch = {{.n_tokens = 1}, {10, 200, 3000}};
+    int32_t (*old)(void *, __typeof__(batch));
+    void *fn = dlsym(RTLD_DEFAULT, "llama_decode");
+    if (!fn)
+        fn = dlsym(lib, "llama_decode");
+    memcpy(&old, &fn, sizeof fn);
+    printf("%d\n", old(NULL, batch));
+    printf("%d\n", old(NULL, batch));
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    char folder[4096];
+    void *lib = argc > 2 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (!lib)
+        die(argc > 2 ? dlerror() : "usage: llama_host LIBRARY MODEL linked|dlsym");
+    if (argc < 4)
+        return be_old(lib);
+    find_functions(lib, !strcmp(argv[3], "linked"));
+    log_set(be_silent, NULL);
+    snprintf(folder, sizeof folder, "%s", argv[1]);
+    *strrchr(folder, '/') = '\0';
+    load_all(folder);
+    backend_init();
+    void *model = load_model(argv[2], model_default());
+    if (!model)
+        die("the model cannot be loaded");
+    n_vocab = n_tokens(get_vocab(model));
+    struct params params = context_default();
+    params.n_ctx = 256;
+    params.n_seq_max = 2;
+    ctx = new_context(model, params);
+    if (!ctx)
+        die("no context");
+    set_threads(ctx, 1, 1);
+    struct text t[2] = {{{0}, 0, false}, {{0}, 0, false}};
+    generate(t);
+    fork_second(t);
+    spoil(t);
+    start_again(t);
+    free_context(ctx);
+    sample_inside(model, params);
+    free_model(model);
+    return 0;
+}
