@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/context_hash.h"
+#include "sql/context_hash.h"
 
 enum { POSITIONS_MAX = 1 << 22 };
 

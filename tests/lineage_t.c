@@ -2,7 +2,7 @@
  * that keeps the tokens. A hash is right or 0. */
 #include "config.h"
 
-#include "shim/context_hash.h"
+#include "sql/context_hash.h"
 #include "shim/lineage.h"
 #include "tests/tap.h"
 

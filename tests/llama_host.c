@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/context_hash.h"
+#include "sql/context_hash.h"
 #include "shim/llama_abi.h"
 
 enum { N_PROMPT = 7, TOKENS_MAX = 64 };

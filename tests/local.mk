@@ -91,7 +91,7 @@ check_PROGRAMS += %D%/cubin_t %D%/cupti_abi_t
 
 # A program that loads a real libllama, and something that only looks like one.
 noinst_PROGRAMS += %D%/llama_host %D%/libllama.old.so
-%C%_llama_host_LDADD = shim/libshim.a
+%C%_llama_host_LDADD = sql/libsql.a
 %C%_libllama_old_so_SOURCES = %D%/fake_llama.c
 %C%_libllama_old_so_CFLAGS = $(WARN_CFLAGS) -fPIC -fvisibility=hidden
 %C%_libllama_old_so_LDFLAGS = -shared
@@ -99,7 +99,7 @@ clean-local:
 	rm -rf %D%/llama-npm
 
 check_PROGRAMS += %D%/lineage_t
-%C%_lineage_t_LDADD = shim/libshim.a
+%C%_lineage_t_LDADD = shim/libshim.a sql/libsql.a
 
 check_PROGRAMS += %D%/context_hash_t
 %C%_context_hash_t_LDADD = sql/libsql.a -lxxhash
