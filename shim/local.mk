@@ -1,6 +1,9 @@
 # The preload library and its public header.
 include_HEADERS += %D%/probe.h
 dist_man_MANS += %D%/libprobe.7
+# probe.h for Python, by ctypes.
+pythondir = $(pkgdatadir)/python
+dist_python_DATA = %D%/python/neartie_probe.py
 
 # Everything of the library but its entry points: what the unit tests link. Products and sums are
 # kept apart, so that every instruction set rounds alike; no vector crosses a call, so that its

@@ -39,8 +39,12 @@ if command -v pkg-config >/dev/null; then
     is "pkg-config names the hook header's folder and the probe" \
         "$(PKG_CONFIG_PATH=${pc%/*} pkg-config --define-variable=prefix="$tmp/prefix" \
             --cflags neartie | xargs)" "-I$tmp/prefix/include"
+    is "and the folder of the Python module" \
+        "$(ls "$(PKG_CONFIG_PATH=${pc%/*} pkg-config --define-variable=prefix="$tmp/prefix" \
+            --variable=pythondir neartie)")" neartie_probe.py
 else
     skip "pkg-config names the hook header's folder and the probe" "pkg-config is not installed"
+    skip "and the folder of the Python module" "pkg-config is not installed"
 fi
 # shellcheck disable=SC2016
 complete='source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _neartie "$1"; echo "${COMPREPLY[@]}"'

@@ -59,6 +59,7 @@ sh_tests = \
 	%D%/includes.sh \
 	%D%/llama.sh \
 	%D%/mkgguf.sh \
+	%D%/python.sh \
 	%D%/readme.sh \
 	%D%/ref_table.sh \
 	%D%/style.sh
@@ -67,6 +68,10 @@ sh_tests = \
 noinst_PROGRAMS += %D%/target %D%/fold
 %C%_target_LDFLAGS = $(AM_LDFLAGS) -pthread
 %C%_fold_LDADD = sql/libsql.a $(SQLITE_LIBS)
+
+# The Python module's test.
+EXTRA_DIST += %D%/python_t.py
+noinst_PROGRAMS += %D%/probe_layout
 
 # Faults on demand, in what the probe asks of the system.
 noinst_PROGRAMS += %D%/inject.so
