@@ -61,6 +61,7 @@ struct verdict_tag {
     double scale, scale_rest;
     double ratio;         /* to the floor's scale, or to the same group's in the control */
     double ratio_rest;    /* of the other rows, in the same way */
+    double fit;           /* how well it tells bad rows from sound ones; the tags rank by it */
     double p, p_adjusted; /* p_adjusted: Benjamini-Hochberg over the tags; NAN: not tested, because
                              no tag of its kind stands out */
     bool rejects;

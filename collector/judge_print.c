@@ -174,7 +174,7 @@ int judge_print_tags(FILE *out, enum render_format format, const struct judgemen
 {
     static const char *const names[] = {
         "tag",   "rejects",    "n",     "n_rest",     "sequences", "flips", "flips_rest",
-        "scale", "scale_rest", "ratio", "ratio_rest", "p",         "p_bh"};
+        "scale", "scale_rest", "ratio", "ratio_rest", "fit",       "p",     "p_bh"};
     struct render *r = render_open(out, format, -3, sizeof names / sizeof *names, names);
     int rc = 0;
     for (size_t i = 0; i < j->verdict.n_tags && i < most; i++) {
@@ -192,6 +192,7 @@ int judge_print_tags(FILE *out, enum render_format format, const struct judgemen
         render_real(r, tag->scale_rest);
         render_real(r, tag->ratio);
         render_real(r, tag->ratio_rest);
+        render_real(r, tag->fit);
         render_real(r, tag->p);
         render_real(r, tag->p_adjusted);
         free(text);

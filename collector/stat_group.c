@@ -122,6 +122,7 @@ static struct group *add_range(struct groups *groups, const struct slot *slot, c
                             .side = slot->side,
                             .test = test,
                             .value = value,
+                            .slot = (int)(slot - groups->slots),
                             .n_atoms = to - from,
                             .atoms = atoms};
     return group;
@@ -312,11 +313,24 @@ static void add_positions(struct groups *groups, const struct pairs *pairs, int 
         add_range(groups, octaves, "pos", GROUP_ABOVE, ((int32_t)1 << k) - 1, k, N_OCTAVES);
 }
 
+static void count_kin(struct groups *groups)
+{
+    int counts[MOST_SLOTS] = {0};
+    for (int g = 0; g < groups->n; g++)
+        counts[groups->groups[g].slot]++;
+    for (int g = 0; g < groups->n; g++) {
+        struct group *group = &groups->groups[g];
+        int n_atoms = groups->slots[group->slot].n, n = counts[group->slot];
+        group->n_kin = n < n_atoms ? n : n_atoms;
+    }
+}
+
 struct groups *groups_new(const struct pairs *pairs, int chunk)
 {
     struct groups *groups = xcalloc(1, sizeof *groups);
     add_places(groups, pairs);
     add_positions(groups, pairs, chunk);
+    count_kin(groups);
     return groups;
 }
 

@@ -25,6 +25,8 @@ struct group {
     int side;          /* 0, 1, or PAIR_UNKNOWN */
     enum group_test test;
     int32_t value, modulus;
+    int slot;  /* number of the figure that it looks at */
+    int n_kin; /* how many ways that figure has to part the rows: its atoms, or its groups */
     int n_atoms;
     const int *atoms; /* (n_atoms) borrowed from the groups */
 };

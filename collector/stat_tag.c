@@ -166,6 +166,7 @@ struct candidate {
     int group;
     bool strict;      /* p comes from permutations */
     bool own_control; /* the same group of the control stands against it */
+    bool founded;     /* with a strict control: as above, or many sequences have rows outside */
     bool stands_out;  /* beyond the limit and apart from the other rows */
     double separation;
     struct verdict_tag tag;
@@ -196,6 +197,32 @@ static bool stands_out(const struct stat_input *input, const struct candidate *c
            (candidate->separation > LOCAL_Z || tag->n_rest == 0);
 }
 
+/* Sequences with rows outside the group that differ. */
+static size_t n_seqs_outside(const struct table *table, size_t g)
+{
+    const struct stat_unit *all = &table->units[table->n_sets * table->n_units];
+    const struct stat_unit *in = &table->units[g * table->n_units];
+    size_t n = 0;
+    for (size_t u = 0; u < table->n_units; u++)
+        n += all[u].n > in[u].n;
+    return n;
+}
+
+/* How well a group fits the fault: how well it parts the rows, and where it stands out times what
+ * its own rows are worse by. A set that holds the bad rows and as many clean ones parts them nearly
+ * as well as the bad rows alone, but its scale is half theirs. Of many groups of one kind one parts
+ * the rows well by luck: the square of a standard score is less by twice the logarithm of their
+ * number, so that one position of 32 is named before one of 64 that holds half of its rows. */
+static double fit(const struct candidate *candidate, const struct group *group)
+{
+    const struct verdict_tag *tag = &candidate->tag;
+    double z = candidate->separation;
+    if (!candidate->stands_out)
+        return z;
+    return sqrt(fmax(0, z * z - 2 * log(group->n_kin))) *
+           log(tag->ratio / fmax(1, tag->ratio_rest));
+}
+
 static void fill_candidate(const struct stat_input *input, const struct table *test,
                            const struct table *control, const struct groups *groups, int g,
                            struct candidate *out)
@@ -208,6 +235,7 @@ static void fill_candidate(const struct stat_input *input, const struct table *t
     bool own = control_has(input, control, at);
     double floor = input->floor.scale, rest = floor;
     *out = (struct candidate){.group = g, .own_control = own};
+    out->founded = own || !input->strict || n_seqs_outside(test, at) >= STAT_MIN_SEQS;
     group_name(group, tag->name, sizeof tag->name);
     tag->field = group->field;
     tag->side = group->side;
@@ -230,6 +258,7 @@ static void fill_candidate(const struct stat_input *input, const struct table *t
     out->separation = separation(test, control, at, own);
     out->strict = input->strict && tag->n_seqs >= STAT_MIN_SEQS;
     out->stands_out = stands_out(input, out);
+    tag->fit = fit(out, group);
 }
 
 /* Units of the strict groups, the control's behind the test's: the same group's where the control
@@ -296,26 +325,17 @@ static void loose_p(const struct stat_input *input, struct candidate *list, int 
     }
 }
 
-/* How well a group that stands out fits the fault: how well it parts the rows, times what its own
- * rows are worse by. A set that holds the bad rows and as many clean ones parts them nearly as well
- * as the bad rows alone, but its scale is half theirs. */
-static double strength(const struct candidate *candidate)
-{
-    const struct verdict_tag *tag = &candidate->tag;
-    return candidate->stands_out
-               ? candidate->separation * log(tag->ratio / fmax(1, tag->ratio_rest))
-               : candidate->separation;
-}
-
-/* Strongest first: those that stand out, then the others. */
+/* Strongest first: those that stand out, then the others. A group that only a few sequences have
+ * rows outside of comes behind: what sets it apart may be these sequences. */
 static int compare_candidates(const void *a, const void *b)
 {
     const struct candidate *x = a, *y = b;
     if (x->stands_out != y->stands_out)
         return y->stands_out - x->stands_out;
-    double strength_x = strength(x), strength_y = strength(y);
-    if (strength_x != strength_y)
-        return (strength_x < strength_y) - (strength_x > strength_y);
+    if (x->stands_out && x->founded != y->founded)
+        return y->founded - x->founded;
+    if (x->tag.fit != y->tag.fit)
+        return (x->tag.fit < y->tag.fit) - (x->tag.fit > y->tag.fit);
     return x->group - y->group;
 }
 

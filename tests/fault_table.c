@@ -1,9 +1,11 @@
 /* Real kernel faults on a real model, one at a time: which of them the calibrated rule convicts and
  * what it names, the seed's rule beside it; and every benign pair of arms judged with every other
- * as its control. Printed by tests/fault_table MODEL TEXT... from the prompts of the text files. A
- * fault is judged against a sound arm; its control is the same two arms, both sound, on other
- * prompts. Where nothing is convicted, the largest contrast that the fault makes against the sound
- * twin of its own arm stands beside the floor. */
+ * as its control. Printed by
+ *   tests/fault_table [--only NAME,...] [--tags N] MODEL TEXT...
+ * from the prompts of the text files; with --only those faults alone, and no benign pair; with
+ * --tags the N strongest tags of each. A fault is judged against a sound arm; its control is the
+ * same two arms, both sound, on other prompts. Where nothing is convicted, the largest contrast
+ * that the fault makes against the sound twin of its own arm stands beside the floor. */
 #include "collector/seed.h"
 #include "tests/real.h"
 
@@ -104,8 +106,24 @@ static void fault_size(const struct real_run *twin, const struct real_run *fault
     pairs_free(pairs);
 }
 
+/* What the command line asks for. */
+struct wanted {
+    const char *only; /* "a,b": these faults alone; NULL: all, and the benign pairs */
+    size_t tags;      /* of each fault, the strongest */
+};
+
+static void print_tags(const struct verdict *verdict, size_t most)
+{
+    for (size_t i = 0; i < verdict->n_tags && i < most; i++) {
+        const struct verdict_tag *tag = &verdict->tags[i];
+        printf("    %s %-36s %6zu rows at %8.3g times the floor, %6zu others at %8.3g; fit %8.4g\n",
+               tag->rejects ? "+" : " ", tag->name, tag->n, tag->ratio, tag->n_rest,
+               tag->ratio_rest, tag->fit);
+    }
+}
+
 static void print_fault(const struct fault *fault, const struct real_run *base,
-                        const struct real_run *twin, const struct real_run *faulty)
+                        const struct real_run *twin, const struct real_run *faulty, size_t tags)
 {
     struct pairs *test = real_pairs(base, faulty, 0), *control = real_pairs(base, twin, 1);
     struct verdict verdict;
@@ -123,6 +141,7 @@ static void print_fault(const struct fault *fault, const struct real_run *base,
            verdict.floor_scale, scale, largest, flips, seed, n_seed);
     if (*verdict.beside)
         printf("    beside: %s\n", verdict.beside);
+    print_tags(&verdict, tags);
     verdict_fini(&verdict);
     pairs_free(test);
     pairs_free(control);
@@ -136,8 +155,18 @@ static bool is_hybrid(const struct real_model *model)
     return false;
 }
 
+/* Whether a list "a,b" has the name; NULL has all. */
+static bool is_wanted(const char *only, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = only; at && (at = strstr(at, name)); at++)
+        if ((at == only || at[-1] == ',') && (at[n] == ',' || !at[n]))
+            return true;
+    return !only;
+}
+
 static void run_faults(const struct real_model *model, const struct real_prompts *prompts,
-                       const struct real_run *runs)
+                       const struct real_run *runs, const struct wanted *wanted)
 {
     printf("%-17s %-46s %-12s %-30s %8s %8s %8s %4s  seed's\n", "fault", "", "verdict", "reason",
            "floor s", "fault s", "largest", "flip");
@@ -145,10 +174,11 @@ static void run_faults(const struct real_model *model, const struct real_prompts
         const struct fault *fault = &faults[k];
         struct real_run faulty;
         bool prefill = fault->side == FAULT_PREFILL || fault->side == FAULT_HYBRID_PREFILL;
-        if (fault->side >= FAULT_HYBRID_DECODE && !is_hybrid(model))
+        if (!is_wanted(wanted->only, fault->name) ||
+            (fault->side >= FAULT_HYBRID_DECODE && !is_hybrid(model)))
             continue;
         real_run(&faulty, model, prompts, &sound[!prefill], fault);
-        print_fault(fault, &runs[prefill], &runs[!prefill], &faulty);
+        print_fault(fault, &runs[prefill], &runs[!prefill], &faulty, wanted->tags);
         free(faulty.rows);
     }
 }
@@ -210,24 +240,39 @@ static void run_benign(const struct real_run *runs)
         }
 }
 
+/* Take the options off the front; returns how many words they are. */
+static int options(int argc, char **argv, struct wanted *out)
+{
+    int n = 0;
+    for (; n + 2 < argc && !strncmp(argv[n + 1], "--", 2); n += 2)
+        if (!strcmp(argv[n + 1], "--only"))
+            out->only = argv[n + 2];
+        else if (!strcmp(argv[n + 1], "--tags"))
+            out->tags = strtoul(argv[n + 2], NULL, 10);
+    return n;
+}
+
 int main(int argc, char **argv)
 {
     struct real_model model;
     struct real_prompts prompts;
-    struct real_run runs[N_SOUND];
-    if (argc < 3) {
-        fprintf(stderr, "usage: %s MODEL TEXT...\n", argv[0]);
+    struct real_run runs[N_SOUND] = {0};
+    struct wanted wanted = {0};
+    int n = options(argc, argv, &wanted);
+    if (argc - n < 3) {
+        fprintf(stderr, "usage: %s [--only NAME,...] [--tags N] MODEL TEXT...\n", argv[0]);
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
-    real_open(&model, argv[1]);
-    real_prompts(&prompts, &model, (const char *const *)argv + 2, REAL_LENGTH, 40);
-    printf("%s: %d prompts of %d tokens, half of them for the controls\n", argv[1], prompts.n,
+    real_open(&model, argv[n + 1]);
+    real_prompts(&prompts, &model, (const char *const *)argv + n + 2, REAL_LENGTH, 40);
+    printf("%s: %d prompts of %d tokens, half of them for the controls\n", argv[n + 1], prompts.n,
            REAL_LENGTH);
-    for (int a = 0; a < N_SOUND; a++)
+    for (int a = 0; a < (wanted.only ? 2 : N_SOUND); a++)
         real_run(&runs[a], &model, &prompts, &sound[a], NULL);
-    run_faults(&model, &prompts, runs);
-    run_benign(runs);
+    run_faults(&model, &prompts, runs, &wanted);
+    if (!wanted.only)
+        run_benign(runs);
     for (int a = 0; a < N_SOUND; a++)
         free(runs[a].rows);
     free(prompts.ids);

@@ -214,6 +214,8 @@ check_PROGRAMS += %D%/fixtures_t
 %C%_fixtures_t_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS)
 %C%_fixtures_t_LDADD = collector/librule.a $(GSL_LIBS) $(SQLITE_LIBS) -lm
 noinst_HEADERS += %D%/trial.h
+check_PROGRAMS += %D%/naming_t
+%C%_naming_t_LDADD = collector/librule.a $(GSL_LIBS) -lm
 check_PROGRAMS += %D%/calibrated_t
 %C%_calibrated_t_LDADD = collector/librule.a $(GSL_LIBS) -lm
 
