@@ -25,6 +25,7 @@ int cmd_inspect(int argc, char **argv);
 int cmd_kernels(int argc, char **argv);
 int cmd_merge(int argc, char **argv);
 int cmd_percentiles(int argc, char **argv);
+int cmd_prune(int argc, char **argv);
 int cmd_queries(int argc, char **argv);
 int cmd_record(int argc, char **argv);
 int cmd_replay(int argc, char **argv);

@@ -43,16 +43,16 @@ static const struct argp argp = {
     parse,
     "FILE|FOLDER...",
     "List the runs of files, and of the *.db of folders: when and what was recorded, how much, and "
-    "what was lost. "
+    "what was lost or pruned. "
     "state: closed, recovered (its process died), or recording.",
     children,
     NULL,
     NULL,
 };
 
-static const char *const names[] = {"file",       "run",    "state", "started_utc",
-                                    "seconds",    "engine", "model", "n_arms",
-                                    "n_forwards", "n_rows", "n_lost"};
+static const char *const names[] = {"file",       "run",    "state",  "started_utc",
+                                    "seconds",    "engine", "model",  "n_arms",
+                                    "n_forwards", "n_rows", "n_lost", "n_pruned"};
 
 static void render_named(struct render *r, const struct query *query, const char *name)
 {
@@ -84,7 +84,7 @@ static int render_file(struct render *r, const char *path, struct err *err)
         render_real(r, query_real(query, "seconds"));
         render_named(r, query, "engine");
         render_named(r, query, "model");
-        for (int i = 7; i < 11; i++)
+        for (int i = 7; i < 12; i++)
             render_int(r, query_int(query, names[i]));
     }
 out:

@@ -29,7 +29,7 @@ static int db_fail(const struct db *db, struct err *err)
     return err_set(err, "%s: %s", db->path, sqlite3_errmsg(db->handle));
 }
 
-static int exec(struct db *db, const char *sql, struct err *err)
+int db_exec(struct db *db, const char *sql, struct err *err)
 {
     return sqlite3_exec(db->handle, sql, NULL, NULL, NULL) ? db_fail(db, err) : 0;
 }
@@ -176,7 +176,7 @@ static int make_views(struct db *db, struct err *err)
     }
     sqlite3_str_appendall(sql, p);
     char *text = sqlite3_str_finish(sql);
-    int rc = text ? exec(db, text, err) : err_set(err, "%s: out of memory", db->path);
+    int rc = text ? db_exec(db, text, err) : err_set(err, "%s: out of memory", db->path);
     sqlite3_free(text);
     return rc;
 }
@@ -229,7 +229,35 @@ int db_open(struct db **out, const char *path, struct err *err)
     make_indexes(db);
     sqlite3_db_config(db->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(db->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    if (make_views(db, err) || exec(db, "PRAGMA query_only = 1; PRAGMA cache_size = -65536;", err))
+    if (make_views(db, err) ||
+        db_exec(db, "PRAGMA query_only = 1; PRAGMA cache_size = -65536;", err))
+        goto fail;
+    *out = db;
+    return 0;
+fail:
+    db_close(db);
+    return -1;
+}
+
+int db_open_own(struct db **out, const char *path, bool writable, struct err *err)
+{
+    struct db *db = calloc(1, sizeof *db);
+    if (db)
+        db->path = strdup(path);
+    if (!db || !db->path) {
+        free(db);
+        return err_set(err, "%s: out of memory", path);
+    }
+    int flags = writable ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
+    if (sqlite3_open_v2(path, &db->handle, flags | SQLITE_OPEN_NOMUTEX, NULL)) {
+        db_fail(db, err);
+        goto fail;
+    }
+    sqlite3_busy_timeout(db->handle, 5000);
+    sqlite3_db_config(db->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(db->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    sqlite3_db_config(db->handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    if (make_views(db, err) || db_exec(db, "PRAGMA cache_size = -65536", err))
         goto fail;
     *out = db;
     return 0;

@@ -18,6 +18,13 @@ struct query;
 int db_open(struct db **out, const char *path, struct err *err);
 void db_close(struct db *db);
 
+/* The same file, which db_open has opened before, over a connection that makes temporary tables and
+ * with writable writes as well; the file's own triggers never run. */
+int db_open_own(struct db **out, const char *path, bool writable, struct err *err);
+
+/* Run statements, in order. */
+int db_exec(struct db *db, const char *sql, struct err *err);
+
 /* The path as SQLite's URI, with options like "mode=ro"; to be freed with sqlite3_free. */
 char *db_uri(const char *path, const char *options);
 

@@ -54,6 +54,16 @@ static void name_side(const struct load_side *side, bool with_file, bool with_ru
     window_name_arm(side->arm, with_run, out, size);
 }
 
+/* Rows that prune kept because of their flips show what happened, and not how often. */
+static void refuse_choice(struct verdict *v, const struct arm_facts *a, const struct arm_facts *b)
+{
+    if (strcmp(a->cls, "flips") && strcmp(b->cls, "flips"))
+        return;
+    v->cls = VERDICT_NOT_COMPARABLE;
+    snprintf(v->reason, sizeof v->reason, "rows that were kept for their flips are no sample");
+    v->beside[0] = '\0';
+}
+
 int judge(struct judgement *out, const struct load_side *a, const struct load_side *b,
           const struct judge_options *options, struct err *err)
 {
@@ -82,6 +92,7 @@ int judge(struct judgement *out, const struct load_side *a, const struct load_si
     if (verdict_judge(&out->verdict, out->load.pairs, &judge_by, err) ||
         (options->reference && find_reference(out, options->reference, err)))
         goto fail;
+    refuse_choice(&out->verdict, &facts_a, &facts_b);
     return 0;
 fail:
     judge_free(out);

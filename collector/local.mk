@@ -35,6 +35,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/cmd_kernels.c \
 	%D%/cmd_merge.c \
 	%D%/cmd_percentiles.c \
+	%D%/cmd_prune.c \
 	%D%/cmd_queries.c \
 	%D%/cmd_record.c \
 	%D%/cmd_replay.c \
@@ -60,6 +61,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/notes.c %D%/notes.h \
 	%D%/npy.c %D%/npy.h \
 	%D%/pdf.c %D%/pdf.h \
+	%D%/prune.c %D%/prune.h \
 	%D%/render.c %D%/render.h \
 	%D%/plot.c %D%/plot.h \
 	%D%/report.c %D%/report.h \

@@ -26,6 +26,7 @@ static const struct command {
     {"runs", "the runs in files and folders", cmd_runs},
     {"import", "write a record from the logits of another program", cmd_import},
     {"merge", "several files into one", cmd_merge},
+    {"prune", "remove old rows from a file", cmd_prune},
     {"inspect", "the hooks that a program was built with", cmd_inspect},
     {"replay", "run the recorded contexts again under other settings", cmd_replay},
     {"simulate", "write a synthetic record, clean or with a defect", cmd_simulate},

@@ -19,7 +19,8 @@ static const struct {
 } meanings[VERDICT_N_CLASSES] = {
     [VERDICT_NOT_ENGAGED] = {DOC_NONE, "Every row is bit-equal: what was changed between the arms "
                                        "did not act, so nothing can be concluded."},
-    [VERDICT_NOT_COMPARABLE] = {DOC_NONE, "No two rows saw the same tokens at the same position."},
+    [VERDICT_NOT_COMPARABLE] = {DOC_NONE, "Nothing can be concluded: no two rows saw the same "
+                                          "tokens, or what is left is no sample."},
     [VERDICT_NONFINITE] = {DOC_BAD, "Logits hold NaN or +inf: a defect, whatever token came out."},
     [VERDICT_SAMPLER_MISMATCH] = {DOC_BAD, "Decoding was greedy, and the emitted token is not the "
                                            "best recorded logit: look at the sampler."},

@@ -128,7 +128,7 @@ static int is_comparable(struct db *db, int64_t a, int64_t b, int64_t seq_id, st
 
 /* A pair of arms and how much they share. */
 struct candidate {
-    int64_t arm_a, arm_b, run_a, run_b;
+    int64_t arm_a, arm_b, run_a, run_b, choice;
     int n;
 };
 
@@ -143,9 +143,11 @@ static int best_pair(struct db *db, int64_t a, int64_t b, struct candidate *best
     if (db_query(db, &query, "arm_pairs", err))
         return -1;
     while ((rc = query_step(query, err)) > 0) {
-        struct candidate pair = {query_int(query, "arm_a"), query_int(query, "arm_b"),
-                                 query_int(query, "run_a"), query_int(query, "run_b"), 0};
-        if (best->n && (pair.run_a != best->run_a || pair.run_b != best->run_b))
+        struct candidate pair = {query_int(query, "arm_a"),  query_int(query, "arm_b"),
+                                 query_int(query, "run_a"),  query_int(query, "run_b"),
+                                 query_int(query, "choice"), 0};
+        if (best->n && (query_int(query, "choice") != best->choice || pair.run_a != best->run_a ||
+                        pair.run_b != best->run_b))
             break;
         if ((a && a != pair.arm_a && a != pair.arm_b) || (b && b != pair.arm_a && b != pair.arm_b))
             continue;

@@ -8,6 +8,10 @@ sql_files = \
 	%D%/baseline_run.sql \
 	%D%/merge.sql \
 	%D%/merge_end.sql \
+	%D%/prune.sql \
+	%D%/prune_choose.sql \
+	%D%/prune_counts.sql \
+	%D%/prune_weigh.sql \
 	%D%/rotate.sql \
 	%D%/put_calibration.sql \
 	%D%/q_agreement.sql \

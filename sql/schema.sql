@@ -54,7 +54,8 @@ CREATE TABLE arms(
     run_id INTEGER NOT NULL REFERENCES runs,
     label  TEXT NOT NULL,                -- 'prefill', 'decode', or the engine's own name
     phase  TEXT NOT NULL CHECK (phase IN ('prefill', 'decode', 'verify')),
-    class  TEXT,                         -- how it may differ: bitwise, reassoc, precision, weights, engine
+    class  TEXT,                         -- how it may differ: bitwise, reassoc, precision, weights, engine; or
+                                         -- flips: what neartie prune kept of another arm, no sample
     UNIQUE (run_id, label, phase)
 );
 
@@ -206,6 +207,7 @@ CREATE TABLE graph_execs(
 -- graph_unknown, graph_conditional, launches_unseen, kernels_ambiguous, kernel_lists_left_out,
 -- kernel_lists_lost, modules_left_out, modules_unread; cupti_refused, with the reason;
 -- baseline_unread, baseline_rows_left_out: PROBE_BASELINE; import: what `neartie import` cannot know.
+-- Kinds of `neartie prune`: rows_pruned, and deltas_pruned, lists of rows that stay whose base row went.
 CREATE TABLE gaps(
     gap_id     INTEGER PRIMARY KEY,
     run_id     INTEGER NOT NULL REFERENCES runs,

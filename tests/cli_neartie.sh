@@ -19,7 +19,7 @@ is "version" "$status $(cat "$tmp/out")" "0 neartie 0.1.0"
 run "$neartie" --help
 commands=$(sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$tmp/out")
 is "help lists the commands" "$(echo "$commands" | tr '\n' ' ')" \
-    "record gate report verdict blame calibrate compare percentiles flips kernels runs import merge inspect replay simulate queries sql "
+    "record gate report verdict blame calibrate compare percentiles flips kernels runs import merge prune inspect replay simulate queries sql "
 for command in $commands; do
     run "$neartie" "$command" --help
     is "$command --help" "$status $(head -1 "$tmp/out" | cut -d' ' -f1-3)" \
@@ -75,9 +75,9 @@ run "$neartie" flips "$golden"
 is "flips of all arms" "$(wc -l <"$tmp/out")" 7
 run "$neartie" runs "$golden" --format csv
 is "runs" "$(sed "s|$tmp/||" "$tmp/out")" \
-    "file,run,state,started_utc,seconds,engine,model,n_arms,n_forwards,n_rows,n_lost
-golden.db,1,closed,2001-09-09 01:46:40,2.5,engine 1,golden.gguf,2,7,12,3
-golden.db,2,recovered,2001-09-09 01:46:50,,engine 1,golden.gguf,2,4,5,0"
+    "file,run,state,started_utc,seconds,engine,model,n_arms,n_forwards,n_rows,n_lost,n_pruned
+golden.db,1,closed,2001-09-09 01:46:40,2.5,engine 1,golden.gguf,2,7,12,3,0
+golden.db,2,recovered,2001-09-09 01:46:50,,engine 1,golden.gguf,2,4,5,0,0"
 mkdir "$tmp/many" && cp "$golden" "$tmp/many/b.db" && cp "$golden" "$tmp/many/a.db"
 echo none >"$tmp/many/c.db"
 echo none >"$tmp/many/notes.txt"

@@ -63,7 +63,7 @@ is "a broken list" "$(failure "$neartie" verdict broken.db --a 1 --b 2)" \
 # --- synthetic records ---
 ok "simulate: a clean record" "$neartie" simulate -o clean.db --seed 7
 is "simulate: its size" "$("$neartie" runs clean.db --format csv | tail -1 | sed 's/.*",//')" \
-    "2,4000,4000,0"
+    "2,4000,4000,0,0"
 timeout -s INT 0.3 "$neartie" simulate -o cut.db --rows 5000 --sequences 5000
 is "simulate: what is cut short is no record" "$(test -e cut.db; echo $?)" 1
 rm -f cut.db.part*

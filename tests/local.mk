@@ -46,6 +46,7 @@ sh_tests = \
 	%D%/cli_kill.sh \
 	%D%/cli_merge.sh \
 	%D%/cli_preload.sh \
+	%D%/cli_prune.sh \
 	%D%/cli_report.sh \
 	%D%/cli_rotate.sh \
 	%D%/cli_soak.sh \
