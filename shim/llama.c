@@ -8,12 +8,12 @@
 
 #include "shim/core.h"
 #include "shim/llama_cache.h"
+#include "shim/llama_facts.h"
 #include "shim/llama_lib.h"
+#include "shim/llama_sample.h"
 #include "shim/log.h"
 #include "shim/probe.h"
-
-/* Of the function that calls it. */
-#define LIBRARY() llama_lib_of(__builtin_return_address(0))
+#include "sql/context_hash.h"
 
 const struct probe_ops *probe_abi_v1(uint32_t abi_version);
 
@@ -70,19 +70,17 @@ struct decoding {
     int64_t number;   /* of the context's record; 0: the batch is not followed */
 };
 
-static uint64_t open_forward(const struct cache_batch *c, const struct llama_batch *b)
+static uint64_t open_forward(const struct decoding *d, struct cache *c, const struct cache_batch *b)
 {
-    static const char *const labels[] = {"prefill", "decode", "verify"};
-    static _Atomic bool said;
     const struct probe_ops *ops = hooks();
-    if (!atomic_exchange(&said, true))
-        ops->run_setting("engine", "llama.cpp", "api");
+    if (!c->model)
+        llama_facts_describe(d->lib, d->ctx, c, ops);
     struct probe_forward f = {
         .struct_size = sizeof f,
-        .arm = ops->arm(labels[c->phase], c->phase, NULL),
-        .n_tokens = b->n_tokens,
-        .n_seqs = c->n_seqs,
-        .n_past = c->n_past,
+        .arm = llama_facts_arm(d->lib, d->ctx, c, b->phase, ops),
+        .n_tokens = d->batch->n_tokens,
+        .n_seqs = b->n_seqs,
+        .n_past = b->n_past,
         .n_ubatch = 1,
     };
     return ops->forward_begin(&f);
@@ -97,9 +95,11 @@ static void begin(struct decoding *d)
         note("llama", cache_count_outputs(d->batch), "more contexts than are followed");
         return;
     }
-    if (cache_prepare(c, length_of, &m, d->batch, &info)) {
+    if (c->is_warming_up)
+        cache_spoil(c, -1, 0);
+    else if (cache_prepare(c, length_of, &m, d->batch, &info)) {
         d->number = c->number;
-        d->forward = open_forward(&info, d->batch);
+        d->forward = open_forward(d, c, &info);
     } else
         note("llama", cache_count_outputs(d->batch), "a sequence id is out of range");
     cache_unlock(c);
@@ -176,10 +176,11 @@ static void end(const struct decoding *d, int32_t rc)
 int32_t llama_decode(struct llama_context *ctx, struct llama_passed batch)
 {
     int kept = errno;
-    struct llama_lib *lib = LIBRARY();
+    struct llama_lib *lib = LLAMA_LIB();
     struct decoding d = {.lib = lib, .ctx = ctx, .batch = &batch.batch};
     if (!lib)
         return -1;
+    llama_sample_reset();
     if (is_known(lib) && ctx && batch.batch.n_tokens > 0)
         begin(&d);
     errno = kept;
@@ -193,7 +194,7 @@ int32_t llama_decode(struct llama_context *ctx, struct llama_passed batch)
 
 void llama_free(struct llama_context *ctx)
 {
-    const struct llama_lib *lib = LIBRARY();
+    const struct llama_lib *lib = LLAMA_LIB();
     struct cache *c = cache_lock(ctx);
     if (c)
         cache_forget(c);
@@ -201,96 +202,145 @@ void llama_free(struct llama_context *ctx)
         lib->llama_free(ctx);
 }
 
-/* What follows a memory operation, where the context is one that we know. */
-#define FOLLOW(memory, ...)                                                                        \
+/* What follows a call, where the context is one that we know: c is its record. */
+#define FOLLOW(found, ...)                                                                         \
     do {                                                                                           \
-        struct cache *c = cache_lock_memory(memory);                                               \
+        struct cache *c = found;                                                                   \
         if (c) {                                                                                   \
             __VA_ARGS__;                                                                           \
             cache_unlock(c);                                                                       \
         }                                                                                          \
     } while (0)
 
+static int32_t nothing(void *user, int32_t seq)
+{
+    (void)user, (void)seq;
+    return 0;
+}
+
+/* What an encoder was given stands before every token that its decoder is given then. */
+static void encoded(struct cache *c, const struct llama_batch *b)
+{
+    struct cache_batch info;
+    cache_spoil(c, -1, 0);
+    c->encoded = b->token && !b->embd ? context_hash(0, b->token, (size_t)b->n_tokens) : 0;
+    c->is_unordered = !c->encoded || !cache_prepare(c, nothing, NULL, b, &info) || info.n_seqs > 1;
+}
+
+int32_t llama_encode(struct llama_context *ctx, struct llama_passed batch)
+{
+    const struct llama_lib *lib = LLAMA_LIB();
+    if (!lib || !lib->llama_encode)
+        return -1;
+    int32_t rc = lib->llama_encode(ctx, batch);
+    if (rc != 0 || lib->refused[0] || !lib->llama_model_has_decoder ||
+        !lib->llama_model_has_encoder || batch.batch.n_tokens <= 0)
+        return rc;
+    const struct llama_model *model = lib->llama_get_model(ctx);
+    if (lib->llama_model_has_encoder(model) && lib->llama_model_has_decoder(model))
+        FOLLOW(cache_lock_new(ctx, lib->llama_get_memory(ctx)), encoded(c, &batch.batch));
+    return rc;
+}
+
 bool llama_memory_seq_rm(struct llama_memory *m, int32_t seq, int32_t p0, int32_t p1)
 {
-    const struct llama_lib *lib = LIBRARY();
+    const struct llama_lib *lib = LLAMA_LIB();
     bool done = lib && lib->llama_memory_seq_rm && lib->llama_memory_seq_rm(m, seq, p0, p1);
     if (done)
-        FOLLOW(m, cache_remove(c, seq, p0, p1));
+        FOLLOW(cache_lock_memory(m), cache_remove(c, seq, p0, p1));
     return done;
 }
 
 void llama_memory_seq_cp(struct llama_memory *m, int32_t from, int32_t to, int32_t p0, int32_t p1)
 {
-    const struct llama_lib *lib = LIBRARY();
+    const struct llama_lib *lib = LLAMA_LIB();
     if (lib && lib->llama_memory_seq_cp)
         lib->llama_memory_seq_cp(m, from, to, p0, p1);
-    FOLLOW(m, cache_copy(c, from, to, p0, p1));
+    FOLLOW(cache_lock_memory(m), cache_copy(c, from, to, p0, p1));
 }
 
 void llama_memory_seq_keep(struct llama_memory *m, int32_t seq)
 {
-    const struct llama_lib *lib = LIBRARY();
+    const struct llama_lib *lib = LLAMA_LIB();
     if (lib && lib->llama_memory_seq_keep)
         lib->llama_memory_seq_keep(m, seq);
-    FOLLOW(m, cache_keep(c, seq));
+    FOLLOW(cache_lock_memory(m), cache_keep(c, seq));
 }
 
 void llama_memory_seq_add(struct llama_memory *m, int32_t seq, int32_t p0, int32_t p1,
                           int32_t delta)
 {
-    const struct llama_lib *lib = LIBRARY();
+    const struct llama_lib *lib = LLAMA_LIB();
     if (lib && lib->llama_memory_seq_add)
         lib->llama_memory_seq_add(m, seq, p0, p1, delta);
     if (delta) /* down: onto others, maybe */
-        FOLLOW(m, cache_spoil(c, seq, delta < 0 ? 0 : p0));
+        FOLLOW(cache_lock_memory(m), cache_spoil(c, seq, delta < 0 ? 0 : p0));
 }
 
 void llama_memory_seq_div(struct llama_memory *m, int32_t seq, int32_t p0, int32_t p1, int d)
 {
-    const struct llama_lib *lib = LIBRARY();
+    const struct llama_lib *lib = LLAMA_LIB();
     if (lib && lib->llama_memory_seq_div)
         lib->llama_memory_seq_div(m, seq, p0, p1, d);
     if (d != 1)
-        FOLLOW(m, cache_spoil(c, seq, 0));
+        FOLLOW(cache_lock_memory(m), cache_spoil(c, seq, 0));
 }
 
 void llama_memory_clear(struct llama_memory *m, bool data)
 {
-    const struct llama_lib *lib = LIBRARY();
+    const struct llama_lib *lib = LLAMA_LIB();
     if (lib && lib->llama_memory_clear)
         lib->llama_memory_clear(m, data);
-    FOLLOW(m, cache_remove(c, -1, -1, -1));
+    FOLLOW(cache_lock_memory(m), cache_remove(c, -1, -1, -1));
 }
 
-static void spoil_all(const struct llama_context *ctx)
+/* A state that is read may hold other tokens; only a file says which. */
+llama_word llama_state_set_data(struct llama_context *ctx, llama_word from, llama_word size)
 {
-    struct cache *c = cache_lock(ctx);
-    if (!c)
-        return;
-    cache_spoil(c, -1, 0);
-    cache_unlock(c);
+    const struct llama_lib *lib = LLAMA_LIB();
+    FOLLOW(cache_lock(ctx), cache_spoil(c, -1, 0));
+    return lib && lib->llama_state_set_data ? lib->llama_state_set_data(ctx, from, size) : 0;
 }
 
-/* A state that is read may hold other tokens, and says nothing about them. */
-#define READS_STATE(type, name, parameters, ...)                                                   \
-    type name parameters                                                                           \
-    {                                                                                              \
-        const struct llama_lib *lib = LIBRARY();                                                   \
-        spoil_all(ctx);                                                                            \
-        return lib && lib->name ? lib->name(__VA_ARGS__) : 0;                                      \
-    }
-READS_STATE(llama_word, llama_state_set_data,
-            (struct llama_context * ctx, llama_word a, llama_word b), ctx, a, b)
-READS_STATE(llama_word, llama_state_seq_set_data,
-            (struct llama_context * ctx, llama_word a, llama_word b, llama_word c), ctx, a, b, c)
-READS_STATE(llama_word, llama_state_seq_set_data_ext,
-            (struct llama_context * ctx, llama_word a, llama_word b, llama_word c, llama_word d),
-            ctx, a, b, c, d)
-READS_STATE(bool, llama_state_load_file,
-            (struct llama_context * ctx, llama_word a, llama_word b, llama_word c, llama_word d),
-            ctx, a, b, c, d)
-READS_STATE(llama_word, llama_state_seq_load_file,
-            (struct llama_context * ctx, llama_word a, llama_word b, llama_word c, llama_word d,
-             llama_word e),
-            ctx, a, b, c, d, e)
+llama_word llama_state_seq_set_data(struct llama_context *ctx, llama_word from, llama_word size,
+                                    int32_t seq)
+{
+    const struct llama_lib *lib = LLAMA_LIB();
+    FOLLOW(cache_lock(ctx), cache_load(c, seq, NULL, 0));
+    return lib && lib->llama_state_seq_set_data
+               ? lib->llama_state_seq_set_data(ctx, from, size, seq)
+               : 0;
+}
+
+llama_word llama_state_seq_set_data_ext(struct llama_context *ctx, llama_word from, llama_word size,
+                                        int32_t seq, uint32_t flags)
+{
+    const struct llama_lib *lib = LLAMA_LIB();
+    FOLLOW(cache_lock(ctx), cache_load(c, seq, NULL, 0));
+    return lib && lib->llama_state_seq_set_data_ext
+               ? lib->llama_state_seq_set_data_ext(ctx, from, size, seq, flags)
+               : 0;
+}
+
+bool llama_state_load_file(struct llama_context *ctx, const char *path, int32_t *tokens,
+                           size_t room, size_t *out_n)
+{
+    const struct llama_lib *lib = LLAMA_LIB();
+    bool done = lib && lib->llama_state_load_file &&
+                lib->llama_state_load_file(ctx, path, tokens, room, out_n);
+    FOLLOW(cache_lock(ctx), cache_remove(c, -1, -1, -1),
+           cache_load(c, 0, tokens, done && tokens && out_n ? (int32_t)*out_n : 0));
+    return done;
+}
+
+llama_word llama_state_seq_load_file(struct llama_context *ctx, const char *path, int32_t seq,
+                                     int32_t *tokens, size_t room, size_t *out_n)
+{
+    const struct llama_lib *lib = LLAMA_LIB();
+    llama_word size = lib && lib->llama_state_seq_load_file
+                          ? lib->llama_state_seq_load_file(ctx, path, seq, tokens, room, out_n)
+                          : 0;
+    FOLLOW(cache_lock(ctx),
+           cache_load(c, seq, tokens, size && tokens && out_n ? (int32_t)*out_n : 0));
+    return size;
+}

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "sql/context_hash.h"
+
 enum {
     CONTEXTS = 64,
     VERIFY_MAX = 64 /* tokens of a sequence in a batch that checks a draft; more are a prompt */
@@ -107,7 +109,10 @@ void cache_forget(struct cache *c)
     cache_remove(c, -1, -1, -1);
     free(c->rows);
     c->rows = NULL;
-    c->n_rows = c->room = 0;
+    c->n_rows = c->room = c->name = c->model = c->adapters = 0;
+    c->encoded = c->added[0] = c->added[1] = 0;
+    c->made = (struct cache_made){0};
+    c->is_unordered = c->is_warming_up = false;
     pthread_mutex_lock(&table);
     c->ctx = NULL;
     pthread_mutex_unlock(&table);
@@ -196,12 +201,38 @@ static void name(const struct cache *c, int32_t id, struct lineage *l, const str
     if (l->number)
         return;
     l->number = ++n_sequences;
-    snprintf(label, sizeof label, "llama context %lld, sequence %d", (long long)c->number, id);
+    snprintf(label, sizeof label, "llama context %d, sequence %d", c->name, id);
     ops->sequence(l->number, label, l->parent ? l->parent : -1);
+}
+
+uint64_t cache_start(const struct cache *c)
+{
+    const int32_t facts[5] = {c->model > 1 ? c->model : 0, c->made.kind, c->adapters,
+                              (int32_t)(c->encoded >> 32), (int32_t)c->encoded};
+    bool plain = true;
+    for (int i = 0; i < 5; i++)
+        plain = plain && !facts[i];
+    return plain ? 0 : context_hash(0, facts, 5);
+}
+
+const struct probe_row *cache_output(const struct cache *c, int32_t i)
+{
+    int32_t low = 0, high = c->n_rows - 1;
+    if (i < 0)
+        return i >= -c->n_rows ? &c->rows[c->n_rows + i] : NULL;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (c->rows[middle].batch_row < i)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low == high && c->rows[low].batch_row == i ? &c->rows[low] : NULL;
 }
 
 bool cache_advance(struct cache *c, const struct llama_batch *b, const struct probe_ops *ops)
 {
+    uint64_t start = cache_start(c);
     c->n_rows = 0;
     if (!make_room(c, cache_count_outputs(b))) {
         cache_spoil(c, -1, 0);
@@ -213,15 +244,26 @@ bool cache_advance(struct cache *c, const struct llama_batch *b, const struct pr
         int32_t pos = b->pos ? b->pos[i] : c->seqs[first].n;
         uint64_t hash = 0;
         for (int32_t k = 0; k < n_ids; k++) {
-            uint64_t h = lineage_push(&c->seqs[id_of(b, i, k)], 0, pos, token);
+            uint64_t h = lineage_push(&c->seqs[id_of(b, i, k)], start, pos, token);
             hash = k == 0 ? h : hash;
         }
         if (!is_output(b, i))
             continue;
+        if (c->is_unordered)
+            hash = 0;
         name(c, first, &c->seqs[first], ops);
         c->rows[c->n_rows++] = (struct probe_row){hash, c->seqs[first].number, pos, token, i};
     }
     return true;
+}
+
+void cache_load(struct cache *c, int32_t seq, const int32_t *tokens, int32_t n)
+{
+    if (seq < 0 || seq >= CACHE_SEQS)
+        return;
+    lineage_clear(&c->seqs[seq]);
+    for (int32_t i = 0; i < n; i++)
+        lineage_push(&c->seqs[seq], cache_start(c), i, tokens[i]);
 }
 
 void cache_spoil(struct cache *c, int32_t seq, int32_t p0)

@@ -13,12 +13,27 @@
 
 enum { CACHE_SEQS = 256 };
 
+/* What was asked for when a context was made, in libllama's numbers. */
+struct cache_made {
+    bool known;
+    int32_t kind; /* 0: the model itself; else a part of it, as a head that drafts */
+    int32_t flash_attention, type_k, type_v;
+};
+
 struct cache {
     pthread_mutex_t lock;
     const struct llama_context *ctx;   /* NULL: free */
     const struct llama_memory *memory; /* NULL: it keeps nothing from one batch to the next */
-    int64_t number;                    /* from 1, in the order of the contexts' first batches */
-    struct probe_row *rows;            /* the outputs of the last batch, in its order */
+    int64_t number;                    /* of this use of the record, from 1 */
+    int name;                          /* from 1, in the order of their first batches; 0: none */
+    struct cache_made made;
+    int32_t model;          /* number of its model; 0: it has not decoded yet */
+    uint64_t added[2];      /* hashes of what was added to the weights, of each kind; 0: nothing */
+    int32_t adapters;       /* number of that; 0: nothing */
+    uint64_t encoded;       /* hash of what an encoder was given last; 0: nothing */
+    bool is_unordered;      /* a token sees later ones too: what came before it tells too little */
+    bool is_warming_up;     /* other arithmetic, of no interest */
+    struct probe_row *rows; /* the outputs of the last batch, in its order */
     int32_t n_rows, room;
     struct lineage seqs[CACHE_SEQS];
 };
@@ -52,8 +67,18 @@ bool cache_prepare(struct cache *c, cache_length_fn length, void *user, const st
  * with all contexts unknown, without memory. */
 bool cache_advance(struct cache *c, const struct llama_batch *b, const struct probe_ops *ops);
 
+/* The output of the last batch that libllama calls i; NULL: there is none. */
+const struct probe_row *cache_output(const struct cache *c, int32_t i);
+
+/* The hash before a sequence's first token: 0 for the first model as it is. What else the logits
+ * depend on enters, so that no two contexts are alike whose logits have no reason to be. */
+uint64_t cache_start(const struct cache *c);
+
 /* How many outputs a batch has. */
 int32_t cache_count_outputs(const struct llama_batch *b);
+
+/* A sequence was read from elsewhere, with its tokens; n 0: they are not known. */
+void cache_load(struct cache *c, int32_t seq, const int32_t *tokens, int32_t n);
 
 /* What stands from position p0 on is not known any more; a negative seq of both: all of them. */
 void cache_spoil(struct cache *c, int32_t seq, int32_t p0);

@@ -14,10 +14,14 @@ struct llama_lib {
 #undef LLAMA_MEMBER
     char refused[96];   /* why it is not recorded; "" = it is one that we know */
     _Atomic bool noted; /* that it was refused */
+    _Atomic int choice; /* whether samplers say what they chose: 0 not tried, 1 no, 2 yes */
 };
 
 /* The library that the code at an address would call without us; NULL: there is none. */
 struct llama_lib *llama_lib_of(const void *caller);
+
+/* The library of the function that the macro stands in. */
+#define LLAMA_LIB() llama_lib_of(__builtin_return_address(0))
 
 /* What dlsym shall give in place of a function of a libllama; NULL: what it gives by itself. */
 void *llama_lib_wrapper(void *handle, const char *name);

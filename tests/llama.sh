@@ -60,18 +60,100 @@ for way in linked dlsym; do
     is "$way: same exit status with the probe" "$status" 0
     is "$way: same output" "$(cat "$tmp/out")" "$(cat bare.out)"
     is "$way: same messages" "$(cat "$tmp/err")" "$(cat bare.err)"
-    is "$way: rows as the program read them" "$(sql run.db "SELECT printf('%d %d %d %.4f %s', pos,
-        input_token, top1, top1_logit, coalesce(context_hash, '-')) FROM logits ORDER BY row_id")" \
+    is "$way: rows as the program read them" "$(sql run.db "SELECT printf('%d %d %d %.4f %s %s', pos,
+        input_token, top1, top1_logit, coalesce(emitted_token, '-'), coalesce(context_hash, '-'))
+        FROM logits ORDER BY row_id")" \
         "$(cat bare.out)"
-    is "$way: rows of each phase, and the forwards" "$(sql run.db "SELECT phase, count(*),
-        count(DISTINCT forward_id) FROM logits JOIN arms USING (arm_id) GROUP BY 1 ORDER BY 1" |
-        xargs)" "decode|12|9 prefill|4|3 verify|3|1"
+    is "$way: rows of each phase, and the forwards" "$(sql run.db "SELECT phase, label, class, count(*),
+        count(DISTINCT forward_id) FROM logits JOIN arms USING (arm_id) GROUP BY arm_id
+        ORDER BY 1, 2" | sed 's/|/ /g')" "decode decode precision 12 9
+prefill prefill precision 4 3
+prefill prefill, model 2 weights 2 1
+verify verify precision 3 1"
     is "$way: contexts that are known, and not" "$(sql run.db "SELECT count(context_hash),
-        count(*) - count(context_hash) FROM logits")" "16|3"
+        count(*) - count(context_hash) FROM logits")" "18|3"
     inside=$(grep -c 'sampled inside' bare.err)
     is "$way: what was not recorded is said" \
         "$(sql run.db "SELECT count, detail FROM gaps WHERE kind = 'no_logits'")" \
         "$([ "$inside" = 0 ] || echo "1|sampled by the back end")"
+    is "$way: settings" "$(sql run.db "SELECT name, value FROM settings WHERE name IN ('n_ctx', 'n_batch',
+        'n_ubatch', 'n_seq_max', 'n_threads', 'flash_attention', 'cache_type_k', 'cache_type_v',
+        'architecture', 'model_path', 'n_ctx, context 2') ORDER BY 1" | sed 's/|/ /g')" \
+        "architecture qwen3
+cache_type_k f16
+cache_type_v f16
+flash_attention auto
+model_path $data/tiny-qwen3-q8_0.gguf
+n_batch 256
+n_ctx 512
+n_ctx, context 2 512
+n_seq_max 2
+n_threads 1
+n_ubatch 256"
+    is "$way: the engine" "$(sql run.db "SELECT engine, n_vocab, model_path FROM runs")" \
+        "llama.cpp 0.5.0-dev|2048|$data/tiny-qwen3-q8_0.gguf"
+    "$engine" tokenize "$data/tiny-qwen3-q8_0.gguf" -p " the and" --format ids >ids.out
+    is "$way: texts of tokens" "$(sql run.db "SELECT group_concat(token, ' '), group_concat(CAST(text AS TEXT), '')
+        FROM (SELECT * FROM vocab WHERE CAST(text AS TEXT) IN (' the', ' and') ORDER BY text DESC)")" \
+        "$(cat ids.out)| the and"
     cd "$tmp" || exit 99
 done
+# A node program: two texts in one batch, another turn, a prompt from the cache and cold, a draft.
+index=$store/node_modules/node-llama-cpp/dist/index.js
+if [ ! -f "$index" ]; then
+    skip "node-llama-cpp is recorded" "NEARTIE_LLAMA_DIR names a libllama alone"
+    done_testing
+fi
+mkdir node && cd node || exit 99
+program=$abs_top_srcdir/tests/llama_node.mjs model=$data/tiny-qwen3-q8_0.gguf
+run node "$program" "$index" "$model"
+is "node: the program runs" "$status $(cat "$tmp/err")" "0 "
+cp "$tmp/out" bare.out
+run env LD_PRELOAD="$probe" node "$program" "$index" "$model"
+is "node: same exit status, nothing on stderr" "$status $(cat "$tmp/err")" "0 "
+is "node: same output with the probe" "$(cat "$tmp/out")" "$(cat bare.out)"
+is "node: a draft changes nothing" "$(tail -1 bare.out)" "draft agrees"
+# Two lists of numbers, the last of each line to a tenth of a thousandth.
+same() { # NAME GOT WANT
+    printf '%s\n' "$2" >got
+    printf '%s\n' "$3" >want
+    is "$1" "$(paste -d ' ' got want | awk 'NF != 6 || $1 != $4 || $2 != $5 || $3 - $6 > 2e-4 ||
+        $6 - $3 > 2e-4' | head -3)" ""
+}
+# What the program saw of a step, and the rows of a sequence; a step's rows are in order.
+seen() { sed -n "s/^$1 //p" bare.out; }
+rows() { # WHERE
+    sql run.db "SELECT printf('%d %d %.4f', pos, emitted_token, exp(top1_logit - lse))
+        FROM logits JOIN sequences USING (seq_id) WHERE $1 ORDER BY row_id"
+}
+same "node: the first text, its other turn and its prompt from the cache" "$(rows 'seq = 1')" \
+    "$(seen parallel-1; seen turn; seen hit)"
+same "node: the text beside it" "$(rows 'seq = 2')" "$(seen parallel-2)"
+same "node: cold prompts" "$(rows "seq > 2 AND label LIKE 'llama context 1,%'")" "$(seen cold)"
+is "node: two texts in one batch" "$(sql run.db "SELECT count(*) > 0 FROM (SELECT 1 FROM logits
+    GROUP BY forward_id HAVING count(DISTINCT seq_id) = 2)")" 1
+is "node: every context is known, and every token" "$(sql run.db "SELECT count(*) > 100,
+    sum(context_hash IS NULL), sum(emitted_token IS NULL) FROM logits")" "1|0|0"
+is "node: checked drafts are rows of their own phase" \
+    "$(sql run.db "SELECT count(*) > 10, min(n_past) > 0 FROM logits JOIN forwards USING (forward_id)
+        JOIN arms ON arms.arm_id = logits.arm_id WHERE phase = 'verify'")" "1|1"
+is "node: nothing is missing" "$(sql run.db "SELECT * FROM gaps")" ""
+is "node: a prompt from the cache and a cold one have the same context" "$(sql run.db "
+    SELECT count(DISTINCT a.context_hash) FROM logits AS a JOIN arms USING (arm_id)
+    JOIN logits AS b USING (context_hash, pos) JOIN arms AS c ON c.arm_id = b.arm_id
+    WHERE arms.phase = 'prefill' AND c.phase = 'decode'")" 22
+run "$neartie" verdict run.db
+compared() { sed -n 's/^compared.*: \([0-9]* positions\) of.*/\1/p' "$tmp/out"; }
+# Where all are bit-equal, as with these weights on most processors, nothing was engaged: 4.
+case "$status $(head -1 "$tmp/out")" in
+"0 NEAR-TIE"* | "4 NOT-ENGAGED"*) verdict=benign ;;
+*) verdict="$status $(head -1 "$tmp/out")" ;;
+esac
+is "node: they get a verdict" "$verdict, $(compared)" "benign, 34 positions"
+run env LD_PRELOAD="$probe" PROBE_DB=flash.db node "$program" "$index" "$model" flash
+is "node: with flash attention" "$status $(cat "$tmp/err")" "0 "
+run "$neartie" verdict run.db flash.db
+is "node: a verdict on two runs" "$status $(cut -c1-8 "$tmp/out" | head -1)" "0 NEAR-TIE"
+run "$neartie" compare run.db flash.db
+is "node: it is known what they differ in" "$(grep -cE "flash_attention +off +on" "$tmp/out")" 1
 done_testing

@@ -1,6 +1,7 @@
 /* A program that loads a libllama for itself alone, as plug-ins do, and decodes with it. It prints,
  * for every row that it asked for, what the probe should have: position, token, best id, its logit,
- * and the context hash, - where a memory operation left it unknown.
+ * the id that was sampled, and the context hash; - where there is none, or a memory operation left
+ * it unknown.
  *   llama_host LIBRARY MODEL linked|dlsym   the way in which it finds the functions
  *   llama_host LIBRARY old                  one call, with a batch that has more members */
 #include "config.h"
@@ -45,6 +46,9 @@ static void (*clear)(void *, bool);
 static bool (*set_sampler)(struct llama_context *, int32_t, void *);
 static void *(*greedy)(void), *(*chain_init)(bool);
 static void (*chain_add)(void *, void *);
+static int32_t (*sample)(void *, struct llama_context *, int32_t);
+static void (*apply)(void *, void *), (*accept)(void *, int32_t);
+static void (*warm_up)(struct llama_context *, bool);
 
 static const struct {
     const char *name;
@@ -74,9 +78,13 @@ static const struct {
     {"llama_memory_seq_add", &seq_add, false},
     {"llama_memory_clear", &clear, false},
     {"llama_set_sampler", &set_sampler, true},
-    {"llama_sampler_init_greedy", &greedy, true},
-    {"llama_sampler_chain_init", &chain_init, true},
-    {"llama_sampler_chain_add", &chain_add, true},
+    {"llama_sampler_init_greedy", &greedy, false},
+    {"llama_sampler_chain_init", &chain_init, false},
+    {"llama_sampler_chain_add", &chain_add, false},
+    {"llama_sampler_sample", &sample, false},
+    {"llama_sampler_apply", &apply, false},
+    {"llama_sampler_accept", &accept, false},
+    {"llama_set_warmup", &warm_up, false},
 };
 
 static void die(const char *what)
@@ -104,6 +112,8 @@ static void be_silent(int level, const char *text, void *user)
 }
 
 static struct llama_context *ctx;
+static void *sampler;
+static uint64_t start; /* the hash before the first token */
 static int32_t n_vocab;
 
 /* The tokens that a sequence should hold. */
@@ -113,18 +123,21 @@ struct text {
     bool unknown;
 };
 
-static int32_t show(int32_t i, int32_t pos, int32_t token, const struct text *t)
+/* Print row i; sampled: what was chosen after it, or -1. Returns the best id. */
+static int32_t show(int32_t i, int32_t pos, int32_t token, const struct text *t, int32_t sampled)
 {
     const float *row = logits_ith(ctx, i);
-    char hash[20] = "-";
+    char hash[20] = "-", emitted[12] = "-";
     int32_t best = 0;
     if (!row)
         die("no logits");
     for (int32_t k = 1; k < n_vocab; k++)
         best = row[k] > row[best] ? k : best;
     if (!t->unknown)
-        snprintf(hash, sizeof hash, "%016" PRIx64, context_hash(0, t->tokens, (size_t)pos + 1));
-    printf("%d %d %d %.4f %s\n", pos, token, best, (double)row[best], hash);
+        snprintf(hash, sizeof hash, "%016" PRIx64, context_hash(start, t->tokens, (size_t)pos + 1));
+    if (sampled >= 0)
+        snprintf(emitted, sizeof emitted, "%d", sampled);
+    printf("%d %d %d %.4f %s %s\n", pos, token, best, (double)row[best], emitted, hash);
     return best;
 }
 
@@ -137,13 +150,41 @@ static void run(struct llama_batch b)
     }
 }
 
-/* Decode behind sequence 0, everything left to libllama; returns the best token. */
+/* As programs sample that look at the candidates themselves. */
+static int32_t sample_by_parts(int32_t i)
+{
+    struct candidate {
+        int32_t id;
+        float logit, p;
+    } *list = calloc((size_t)n_vocab, sizeof *list);
+    struct {
+        struct candidate *list;
+        size_t n;
+        int64_t selected;
+        bool sorted;
+    } array = {list, (size_t)n_vocab, -1, false};
+    const float *row = logits_ith(ctx, i);
+    if (!list || !row)
+        die("no logits");
+    for (int32_t k = 0; k < n_vocab; k++)
+        list[k] = (struct candidate){.id = k, .logit = row[k]};
+    apply(sampler, &array);
+    int32_t token = array.list[array.selected].id;
+    accept(sampler, token);
+    free(list);
+    return token;
+}
+
+/* Decode behind sequence 0, everything left to libllama; returns the token that it samples. */
 static int32_t continue_first(struct text *t, const int32_t *tokens, int32_t n)
 {
     memcpy(t->tokens + t->n, tokens, (size_t)n * sizeof *tokens);
     t->n += n;
     run((struct llama_batch){.n_tokens = n, .token = t->tokens + t->n - n});
-    return show(-1, t->n - 1, tokens[n - 1], t);
+    int32_t token = sample(sampler, ctx, -1);
+    accept(sampler, 1); /* of another text: nobody read a row for it */
+    show(-1, t->n - 1, tokens[n - 1], t, token);
+    return token;
 }
 
 /* One token each for sequences 0 and 1, in one batch. */
@@ -158,7 +199,7 @@ static void step_both(struct text t[2], const int32_t tokens[2])
     }
     run((struct llama_batch){2, token, NULL, pos, n_ids, id, flags});
     for (int i = 0; i < 2; i++)
-        show(i, pos[i], token[i], &t[i]);
+        show(i, pos[i], token[i], &t[i], sample_by_parts(i));
 }
 
 /* Decode n tokens of a sequence with every member given, an output for every stride-th. */
@@ -176,7 +217,7 @@ static void prefill(struct text *t, int32_t seq, const int32_t *tokens, int32_t 
     run((struct llama_batch){n, token, NULL, pos, n_ids, id, flags});
     for (int32_t i = 0; i < n; i++)
         if (flags[i])
-            show(i, first + i, token[i], t);
+            show(i, first + i, token[i], t, -1);
 }
 
 static const int32_t prompt[N_PROMPT] = {40, 7, 93, 12, 55, 12, 81};
@@ -235,16 +276,29 @@ static void start_again(struct text t[2])
     continue_first(&t[0], (int32_t[]){37}, 1);
 }
 
+/* Another model, as one that drafts: its contexts are its own. */
+static void draft(const char *path, struct params params)
+{
+    struct text t = {{0}, 0, false};
+    void *model = load_model(path, model_default());
+    ctx = model ? new_context(model, params) : NULL;
+    if (!ctx)
+        die("no second model");
+    set_threads(ctx, 1, 1);
+    start = context_hash(0, (int32_t[]){2, 0, 0, 0, 0}, 5);
+    prefill(&t, 0, prompt, N_PROMPT, N_PROMPT - 1);
+    free_context(ctx);
+    free_model(model);
+}
+
 /* A sampler in the context's graph: the logits stay there. */
 static void sample_inside(void *model, struct params params)
 {
-    if (!set_sampler || !greedy || !chain_init || !chain_add)
+    if (!set_sampler)
         return;
     ctx = new_context(model, params);
     set_threads(ctx, 1, 1);
-    void *chain = chain_init(true);
-    chain_add(chain, greedy());
-    if (set_sampler(ctx, 0, chain)) {
+    if (set_sampler(ctx, 0, sampler)) {
         int32_t tokens[2] = {50, 51};
         run((struct llama_batch){.n_tokens = 2, .token = tokens});
         fprintf(stderr, "sampled inside\n");
@@ -293,6 +347,12 @@ int main(int argc, char **argv)
     if (!ctx)
         die("no context");
     set_threads(ctx, 1, 1);
+    sampler = chain_init(true);
+    chain_add(sampler, greedy());
+    warm_up(ctx, true);
+    run((struct llama_batch){.n_tokens = 2, .token = (int32_t[]){1, 2}});
+    warm_up(ctx, false);
+    clear(get_memory(ctx), true);
     struct text t[2] = {{{0}, 0, false}, {{0}, 0, false}};
     generate(t);
     fork_second(t);
@@ -301,5 +361,6 @@ int main(int argc, char **argv)
     free_context(ctx);
     sample_inside(model, params);
     free_model(model);
+    draft(argv[2], params);
     return 0;
 }

@@ -96,6 +96,7 @@ check_PROGRAMS += %D%/cubin_t %D%/cupti_abi_t
 %C%_cupti_abi_t_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 
 # A program that loads a real libllama, and something that only looks like one.
+EXTRA_DIST += %D%/llama_node.mjs
 noinst_PROGRAMS += %D%/llama_host %D%/libllama.old.so
 %C%_llama_host_LDADD = sql/libsql.a
 %C%_libllama_old_so_SOURCES = %D%/fake_llama.c
