@@ -81,14 +81,32 @@ static int print_drift(const struct judgement *j, struct err *err)
     return rc;
 }
 
+static void print_head(const struct judgement *j)
+{
+    const struct verdict *v = &j->verdict;
+    struct doc doc;
+    size_t rejects = 0;
+    for (size_t i = 0; i < v->n_tags; i++)
+        rejects += v->tags[i].rejects;
+    doc_begin(&doc, stdout, DOC_TEXT, "");
+    judge_write_head(&doc, j);
+    doc_end(&doc);
+    printf(
+        "\n%s (A) against %s (B): %zu of %zu tags reject; the strongest first.\n"
+        "n: rows with the tag that differ; ratio: how far, in units of the floor; _rest: all other "
+        "rows;\na. stands for arm A, a place without it is arm B's.\n",
+        j->name_a, j->name_b, rejects, v->n_tags);
+}
+
 static int print_all(const struct judgement *j, const struct options *o, struct err *err)
 {
     size_t most = o->all || o->judge.format != RENDER_TABLE ? j->verdict.n_tags : MOST_TAGS;
     if (o->judge.format != RENDER_TABLE)
         return judge_print_tags(stdout, o->judge.format, j, most, err);
-    printf("%s against %s: %s, %s\n\n%zu tags, the strongest first:\n", j->name_a, j->name_b,
-           verdict_names[j->verdict.cls], j->verdict.reason, j->verdict.n_tags);
+    print_head(j);
     if (judge_print_tags(stdout, RENDER_TABLE, j, most, err))
+        return -1;
+    if (judge_print_boundaries(stdout, j, err))
         return -1;
     if (j->a.db != j->b.db)
         return 0;

@@ -40,6 +40,10 @@ int judge_status(const struct judgement *j);
 /* The whole verdict, as text, CSV (one row of its figures) or JSON. */
 int judge_print(FILE *out, enum render_format format, const struct judgement *j, struct err *err);
 
+/* The verdict and what it means: the class and its reason, a sentence for people who have not read
+ * the rule, and a fact for every test that rejects. */
+void judge_write_head(struct doc *doc, const struct judgement *j);
+
 /* Parts of it: the figures below the verdict; every test; the flips of the largest contrasts, at
  * most as many as most. */
 void judge_write_figures(struct doc *doc, const struct judgement *j);
@@ -47,8 +51,10 @@ void judge_print_tests(FILE *out, enum render_format format, const struct judgem
 int judge_print_flips(FILE *out, enum render_format format, const struct judgement *j, size_t most,
                       struct err *err);
 
-/* Every tag, strongest first, as a table of its own. */
+/* Every tag, strongest first, as a table of its own; and those of the boundaries of forward passes
+ * and tiles alone, under a title of their own, where there are any. */
 int judge_print_tags(FILE *out, enum render_format format, const struct judgement *j, size_t most,
                      struct err *err);
+int judge_print_boundaries(FILE *out, const struct judgement *j, struct err *err);
 
 #endif

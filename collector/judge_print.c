@@ -169,36 +169,61 @@ static int tag_text(const struct judgement *j, const struct verdict_tag *tag, ch
     return rc < 0 ? -1 : 0;
 }
 
-int judge_print_tags(FILE *out, enum render_format format, const struct judgement *j, size_t most,
-                     struct err *err)
+static int render_tag(struct render *r, const struct judgement *j, const struct verdict_tag *tag,
+                      struct err *err)
+{
+    char *text = NULL;
+    int rc = tag_text(j, tag, &text, err);
+    render_text(r, text, -1);
+    render_text(r, tag->rejects ? "yes" : "", -1);
+    render_int(r, (int64_t)tag->n);
+    render_int(r, (int64_t)tag->n_rest);
+    render_int(r, (int64_t)tag->n_seqs);
+    render_int(r, (int64_t)tag->flips);
+    render_int(r, (int64_t)tag->flips_rest);
+    const double reals[] = {tag->scale, tag->scale_rest, tag->ratio,     tag->ratio_rest,
+                            tag->fit,   tag->p,          tag->p_adjusted};
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        render_real(r, reals[i]);
+    free(text);
+    return rc;
+}
+
+static bool at_boundary(const struct verdict_tag *tag)
+{
+    return !strncmp(tag->field, "rows ", 5);
+}
+
+static int print_tags(FILE *out, enum render_format format, const struct judgement *j, size_t most,
+                      bool boundaries, struct err *err)
 {
     static const char *const names[] = {
         "tag",   "rejects",    "n",     "n_rest",     "sequences", "flips", "flips_rest",
         "scale", "scale_rest", "ratio", "ratio_rest", "fit",       "p",     "p_bh"};
     struct render *r = render_open(out, format, -3, sizeof names / sizeof *names, names);
     int rc = 0;
-    for (size_t i = 0; i < j->verdict.n_tags && i < most; i++) {
-        const struct verdict_tag *tag = j->verdict.tags + i;
-        char *text = NULL;
-        rc |= tag_text(j, tag, &text, err);
-        render_text(r, text, -1);
-        render_text(r, tag->rejects ? "yes" : "", -1);
-        render_int(r, (int64_t)tag->n);
-        render_int(r, (int64_t)tag->n_rest);
-        render_int(r, (int64_t)tag->n_seqs);
-        render_int(r, (int64_t)tag->flips);
-        render_int(r, (int64_t)tag->flips_rest);
-        render_real(r, tag->scale);
-        render_real(r, tag->scale_rest);
-        render_real(r, tag->ratio);
-        render_real(r, tag->ratio_rest);
-        render_real(r, tag->fit);
-        render_real(r, tag->p);
-        render_real(r, tag->p_adjusted);
-        free(text);
-    }
+    for (size_t i = 0; i < j->verdict.n_tags && i < most; i++)
+        if (!boundaries || at_boundary(j->verdict.tags + i))
+            rc |= render_tag(r, j, j->verdict.tags + i, err);
     render_close(r);
     return rc;
+}
+
+int judge_print_tags(FILE *out, enum render_format format, const struct judgement *j, size_t most,
+                     struct err *err)
+{
+    return print_tags(out, format, j, most, false, err);
+}
+
+int judge_print_boundaries(FILE *out, const struct judgement *j, struct err *err)
+{
+    bool any = false;
+    for (size_t i = 0; i < j->verdict.n_tags; i++)
+        any |= at_boundary(j->verdict.tags + i);
+    if (!any)
+        return 0;
+    fputs("\nat the boundaries of forward passes and tiles:\n", out);
+    return print_tags(out, RENDER_TABLE, j, j->verdict.n_tags, true, err);
 }
 
 /* ---- the figures ---- */
@@ -304,24 +329,13 @@ void judge_write_figures(struct doc *doc, const struct judgement *j)
                                                     : "B is worse");
 }
 
-static void print_head(FILE *out, const struct judgement *j)
-{
-    const struct verdict *v = &j->verdict;
-    fprintf(out, "%s", verdict_names[v->cls]);
-    if (v->reason[0])
-        fprintf(out, ": %s", v->reason);
-    if (v->beside[0])
-        fprintf(out, "; beside it %s", v->beside);
-    putc('\n', out);
-}
-
 static int print_text(FILE *out, const struct judgement *j, struct err *err)
 {
     const struct verdict *v = &j->verdict;
     struct doc doc;
-    print_head(out, j);
-    putc('\n', out);
     doc_begin(&doc, out, DOC_TEXT, "");
+    judge_write_head(&doc, j);
+    putc('\n', out);
     judge_write_figures(&doc, j);
     doc_end(&doc);
     putc('\n', out);

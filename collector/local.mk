@@ -54,6 +54,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/judge.c %D%/judge.h \
 	%D%/judge_args.c %D%/judge_args.h \
 	%D%/judge_print.c \
+	%D%/judge_words.c \
 	%D%/launch.c %D%/launch.h \
 	%D%/load.c %D%/load.h \
 	%D%/main.c \

@@ -12,32 +12,6 @@
 
 enum { MOST_FLIPS = 20, MOST_TAGS = 5 };
 
-/* What each class means, for people who have not read the rule. */
-static const struct {
-    enum doc_tone tone;
-    const char *sentence;
-} meanings[VERDICT_N_CLASSES] = {
-    [VERDICT_NOT_ENGAGED] = {DOC_NONE, "Every row is bit-equal: what was changed between the arms "
-                                       "did not act, so nothing can be concluded."},
-    [VERDICT_NOT_COMPARABLE] = {DOC_NONE, "Nothing can be concluded: no two rows saw the same "
-                                          "tokens, or what is left is no sample."},
-    [VERDICT_NONFINITE] = {DOC_BAD, "Logits hold NaN or +inf: a defect, whatever token came out."},
-    [VERDICT_SAMPLER_MISMATCH] = {DOC_BAD, "Decoding was greedy, and the emitted token is not the "
-                                           "best recorded logit: look at the sampler."},
-    [VERDICT_CONTRACT_VIOLATION] = {DOC_BAD, "The arms promise bit-equal rows, and rows differ."},
-    [VERDICT_SYSTEMATIC] = {DOC_BAD, "The difference has a pattern that rounding noise has not: "
-                                     "look for a defect at what is named."},
-    [VERDICT_UNEXPLAINED] = {DOC_BAD, "The arms differ by more than the noise floor explains."},
-    [VERDICT_EXACT_TIE] = {DOC_NOTE, "At every flip two tokens had exactly the same logit: a rule "
-                                     "for ties decided, not arithmetic."},
-    [VERDICT_NEAR_TIE] = {DOC_NOTE, "Tokens flip on near-ties, as often as the noise floor lets "
-                                    "expect: no sign of a defect. The texts may still differ in "
-                                    "what they say."},
-    [VERDICT_EXPOSED] = {DOC_NOTE, "No token flipped, but with these margins and this noise flips "
-                                   "are to be expected."},
-    [VERDICT_STABLE] = {DOC_GOOD, "No token flipped, and none was likely to."},
-};
-
 /* ---- what was compared ---- */
 
 static int write_run(struct doc *doc, struct db *db, int64_t run_id, struct err *err)
@@ -262,17 +236,6 @@ static void write_queries(struct doc *doc, const struct report *report)
 
 /* ---- the whole ---- */
 
-/* Where the reason is a test's name: ", " and what that test found. */
-static const char *reason_detail(const struct verdict *v)
-{
-    static _Thread_local char text[sizeof v->tests[0].detail + 2];
-    text[0] = '\0';
-    for (int t = 0; t < TEST_N; t++)
-        if (!strcmp(v->reason, verdict_test_names[t]))
-            snprintf(text, sizeof text, ", %s", v->tests[t].detail);
-    return text;
-}
-
 static int write_missing(struct doc *doc, const struct report *report, struct err *err)
 {
     doc_section(doc, "What is missing");
@@ -281,11 +244,7 @@ static int write_missing(struct doc *doc, const struct report *report, struct er
 
 int report_write(struct doc *doc, const struct report *report, struct err *err)
 {
-    const struct verdict *v = &report->judgement->verdict;
-    char why[500];
-    snprintf(why, sizeof why, "%s%s%s%s", v->reason, reason_detail(v),
-             v->beside[0] ? "; beside it " : "", v->beside);
-    doc_verdict(doc, meanings[v->cls].tone, verdict_names[v->cls], why, meanings[v->cls].sentence);
+    judge_write_head(doc, report->judgement);
     if (doc->form == DOC_HTML && !plot_available())
         doc_text(doc, "gnuplot is not installed: tables stand where plots would.");
     if (write_compared(doc, report, err) || write_judgement(doc, report, err))

@@ -13,6 +13,7 @@ is "what was compared, first the verdict in words" "$status
 $(sed '/^Agreement/,$d' out)" "0
 NONFINITE: B: 1 rows, first at sequence 1 position 4, 1 NaN 0 +inf; beside it SYSTEMATIC(scale)
 Logits hold NaN or +inf: a defect, whatever token came out.
+scale     typical rows differ more than those of a sound pair: scale 0.7413 over 5 rows, prior 0.03
 
 What was compared
 run       1, 2001-09-09 01:46:40 UTC, 2.5 s

@@ -78,6 +78,11 @@ for defect in half temperature batch-row residue boundary late; do
     is "a defect is convicted: $defect" \
         "$(verdict "$defect.db" --control control.db | sed 's/:.*//')" "3 SYSTEMATIC"
 done
+is "what a verdict means stands below it, and what each test that rejects found" \
+    "$(verdict residue.db --control control.db >/dev/null; sed -n '2,/^$/s/[ :].*//p' out | tr '\n' ' ')" \
+    "The tag max exceed "
+is "and what the tag is" "$(sed -n '3s/: .*//p' out)" \
+    "tag       the difference goes with pos mod 64 = 63 (position in the sequence)"
 is "blame: the first tag is the planted one" \
     "$("$neartie" blame batch-row.db --control control.db --format csv | sed -n '2s/,.*//p')" \
     "batch_row > 0"
@@ -86,7 +91,18 @@ is "blame: the residue that was planted comes first" \
     "$("$neartie" blame residue.db --control control.db --format csv | sed -n '2s/,.*//p')" \
     "pos mod 64 = 63"
 run "$neartie" blame clean.db
-is "blame: tags, kernels and drift" "$status $(grep -cE '^(tag  |kernel  |from_pos )' out)" "0 3"
+is "blame: tags, boundaries, kernels and drift" \
+    "$status $(grep -cE '^(tag  |kernel  |from_pos )' out)" "0 4"
+is "blame: a boundary, and no other kind of tag under its title" \
+    "$("$neartie" blame boundary.db --control control.db |
+        awk '/^at the boundaries/ { on = 1; next } on && !NF { exit } on' | sed 1d >tags.txt
+       sed -n '1s/ *yes.*//p' tags.txt) $(grep -cvE '^(a\.)?(first|last|rows) ' tags.txt)" \
+    "a.first 3 rows after a boundary 0"
+# Mean contrasts from the middle of a sequence on, over those before it.
+is "blame: the drift shows where it begins" \
+    "$("$neartie" blame late.db --control control.db |
+        awk '/^from_pos/ { on = 1; next } on { sum[$1 >= 64] += $4; n[$1 >= 64]++ }
+             END { r = sum[1] / n[1] / (sum[0] / n[0]); print n[0], n[1], (r > 3 && r < 5) }')" "8 8 1"
 is "the same seed gives the same rows" \
     "$("$neartie" simulate -o again.db --seed 7
        for db in clean again; do sqlite3 $db.db 'SELECT topk FROM logits' | cksum; done | uniq | wc -l)" 1
