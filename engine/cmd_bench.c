@@ -19,6 +19,7 @@ enum {
     OPT_BATCH,
     OPT_REPEAT,
     OPT_ALL_ROWS,
+    OPT_KERNELS,
     OPT_FORMAT
 };
 
@@ -29,6 +30,7 @@ struct options {
     int64_t n_batch;             /* sequences that decode together */
     int64_t n_repeat;
     bool all_rows; /* logits of every token of a prefill */
+    bool kernels;  /* compare with and without the recording of kernels */
     enum table_format format;
 };
 
@@ -151,8 +153,9 @@ static void print_cost(const struct work *w, enum forward_phase phase, const dou
     for (size_t i = 0; i < n; i++)
         cost[i] = 100 * (active[i] / idle[i] - 1);
     qsort(cost, n, sizeof *cost, compare_doubles);
-    fprintf(stderr, "%s: the probe costs %+.2f %% (quartiles %+.2f ... %+.2f, %zu pairs)\n",
-            phase == FORWARD_DECODE ? "decode" : "prefill", cost[n / 2], cost[n / 4],
+    fprintf(stderr, "%s: %s costs %+.2f %% (quartiles %+.2f ... %+.2f, %zu pairs)\n",
+            phase == FORWARD_DECODE ? "decode" : "prefill",
+            w->options->kernels ? "recording kernels" : "the probe", cost[n / 2], cost[n / 4],
             cost[n * 3 / 4], n);
     free(cost);
 }
@@ -166,8 +169,10 @@ static int run_phase(struct work *w, enum forward_phase phase, struct err *err)
     int rc = 0;
     for (int64_t i = -1; rc == 0 && i < o->n_repeat; i++) /* the first time warms up */
         for (int k = 0; rc == 0 && k < (w->record ? 2 : 1); k++) {
-            struct record *r = (k ^ (i & 1)) ? w->record : NULL;
-            double *out = (r ? active : idle) + (i < 0 ? 0 : i);
+            bool on = k ^ (i & 1);
+            struct record *r = on || o->kernels ? w->record : NULL;
+            double *out = (on && w->record ? active : idle) + (i < 0 ? 0 : i);
+            record_kernels(w->record, on);
             rc = phase == FORWARD_DECODE ? time_decode(w, r, out, err)
                                          : time_prefill(w, r, 0, o->n_prefill, out, err);
         }
@@ -260,6 +265,8 @@ static const struct argp_option option_table[] = {
     {"repeat", OPT_REPEAT, "N", 0, "Repetitions after a first one that does not count (5)", 0},
     {"all-rows", OPT_ALL_ROWS, NULL, 0, "Logits of every token of a prefill, not the last alone",
      0},
+    {"kernels", OPT_KERNELS, NULL, 0,
+     "With a probe: in turn with and without the recording of kernels alone", 0},
     {"format", OPT_FORMAT, "FORMAT", 0, "table (the default), csv or json", 0},
     {0},
 };
@@ -285,6 +292,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_ALL_ROWS:
         o->all_rows = true;
+        return 0;
+    case OPT_KERNELS:
+        o->kernels = true;
         return 0;
     case OPT_FORMAT:
         o->format = (enum table_format)option_word(state, "--format", arg, table_formats);

@@ -198,6 +198,12 @@ int record_forward(struct record *r, int32_t arm, struct record_piece piece, str
     return rc;
 }
 
+void record_kernels(struct record *r, bool on)
+{
+    if (r && r->ops->struct_size > offsetof(struct probe_ops, kernels))
+        PROBE_HOOK(r->ops, kernels, (on));
+}
+
 void record_token(struct record *r, int32_t slot, int64_t pos, int32_t token)
 {
     if (r)

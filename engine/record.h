@@ -55,6 +55,9 @@ void record_rewind(struct record *r, int32_t slot);
 int record_forward(struct record *r, int32_t arm, struct record_piece piece, struct forward *f,
                    const struct forward_batch *batch, struct forward_logits *out, struct err *err);
 
+/* Whether the kernels that are launched from now on are recorded. */
+void record_kernels(struct record *r, bool on);
+
 /* The token that was chosen after position pos of the sequence in a slot. */
 void record_token(struct record *r, int32_t slot, int64_t pos, int32_t token);
 
@@ -99,6 +102,11 @@ static inline int record_forward(struct record *r, int32_t arm, struct record_pi
 {
     (void)r, (void)arm, (void)piece;
     return forward_run(f, batch, out, err);
+}
+
+static inline void record_kernels(struct record *r, bool on)
+{
+    (void)r, (void)on;
 }
 
 static inline void record_token(struct record *r, int32_t slot, int64_t pos, int32_t token)

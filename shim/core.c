@@ -106,6 +106,9 @@ static void bad_option(const char *message)
 static void prepare(struct probe *p)
 {
     if (atomic_fetch_add(&p->generation, 1) == 0) {
+        const char *log = getenv("PROBE_LOG");
+        if (log && *log)
+            log_set(log, true); /* what is wrong with the options goes there already */
         options_load(&p->options, bad_option);
         log_set(p->options.log, getenv("PROBE_LOG") != NULL);
         tokens_init(&p->tokens, p->options.tokens == TOKENS_HASH, p->options.tokens_key);

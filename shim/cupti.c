@@ -20,6 +20,7 @@ enum { OLDEST = 130001, NEWEST = 139999 };
     X(get_version, "cuptiGetVersion", (uint32_t *))                                                \
     X(subscribe, "cuptiSubscribe",                                                                 \
       (void **, void (*)(void *, uint32_t, uint32_t, const void *), void *))                       \
+    X(unsubscribe, "cuptiUnsubscribe", (void *))                                                   \
     X(enable, "cuptiEnableCallback", (uint32_t, void *, uint32_t, uint32_t))                       \
     X(result_text, "cuptiGetResultString", (int, const char **))                                   \
     X(callback_name, "cuptiGetCallbackName", (uint32_t, uint32_t, const char **))
@@ -73,6 +74,7 @@ static void on_event(struct tags_thread *t, uint32_t id, const struct cupti_reso
 }
 
 static uint8_t row_of[CUPTI_MAX_ID + 1]; /* 1 + index of a call, by id */
+static _Atomic bool granted;             /* all that is needed is enabled */
 
 static void on_callback(void *user, uint32_t domain, uint32_t id, const void *data)
 {
@@ -80,7 +82,7 @@ static void on_callback(void *user, uint32_t domain, uint32_t id, const void *da
     (void)user;
     int row = domain == CUPTI_DOMAIN_DRIVER && id <= CUPTI_MAX_ID ? row_of[id] - 1 : -1;
     bool start = row >= 0 ? calls_starts(row) : id == CUPTI_MODULE_LOADED;
-    struct tags_thread *t = data ? tags_self(start) : NULL;
+    struct tags_thread *t = data && granted ? tags_self(start) : NULL;
     const struct cupti_call *call = data;
     if (!t)
         goto out;
@@ -183,8 +185,13 @@ bool cupti_attach(char *why, size_t size)
     }
     for (int i = 0; i < calls_count(); i++)
         row_of[calls_id(i)] = (uint8_t)(i + 1);
-    if (subscribe(&subscriber, why, size) || enable_all(subscriber, why, size))
+    if (subscribe(&subscriber, why, size))
         return false;
+    if (enable_all(subscriber, why, size)) {
+        api.unsubscribe(subscriber);
+        return false;
+    }
+    granted = true;
     snprintf(version, sizeof version, "%u", number);
     tags_version(version);
     look_for_new();

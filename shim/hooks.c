@@ -247,6 +247,11 @@ static void hook_vocab(int32_t n_vocab, probe_token_text_fn fn, void *user)
     probe_leave(&g);
 }
 
+static void hook_kernels(int on)
+{
+    tags_pause(!on);
+}
+
 static const struct probe_ops table = {
     .abi_version = PROBE_ABI_VERSION,
     .struct_size = sizeof table,
@@ -260,6 +265,7 @@ static const struct probe_ops table = {
     .token = hook_token,
     .graph = hook_graph,
     .vocab = hook_vocab,
+    .kernels = hook_kernels,
 };
 
 __attribute__((visibility("default"))) const struct probe_ops *probe_abi_v1(uint32_t abi_version);

@@ -1,11 +1,13 @@
-/* How the tagger gets into a process. Preloaded, it interposes the driver's functions. Without, the
- * CUDA driver loads the library that CUDA_INJECTION64_PATH names and calls it from within cuInit:
- * then it subscribes to CUPTI. */
+/* How the tagger gets into a process. Preloaded, it interposes the driver's functions. Without, or
+ * where CUPTI is asked for, the CUDA driver loads the library that CUDA_INJECTION64_PATH names and
+ * calls it from within cuInit: then it subscribes to CUPTI. Where that is refused and the library
+ * is preloaded, the functions are interposed after all. */
 #include "config.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,17 +18,31 @@
 
 __attribute__((visibility("default"))) int InitializeInjection(void);
 
+/* Subscribe to CUPTI; or say why not, and what is done instead. */
+static void subscribe(bool refuse)
+{
+    char why[400], all[512];
+    interpose_wait();
+    if (refuse)
+        strcpy(why, "PROBE_CUPTI=interpose");
+    else if (cupti_attach(why, sizeof why))
+        return;
+    bool wrapped = interpose_take_over();
+    snprintf(all, sizeof all, "%s; %s", why,
+             wrapped ? "the driver's functions are wrapped instead"
+                     : "kernels are not recorded: to wrap the driver's functions, preload the "
+                       "library too");
+    tags_refused(all);
+    log_info("%s", all);
+}
+
 int InitializeInjection(void)
 {
     static _Atomic int called;
-    char why[400];
     int kept = errno;
     const char *choice = getenv("PROBE_CUPTI");
-    bool wanted = !choice || (strcmp(choice, "off") != 0 && strcmp(choice, "interpose") != 0);
-    if (!called++ && wanted && !interpose_active() && !cupti_attach(why, sizeof why)) {
-        tags_refused(why);
-        log_info("kernels are not recorded: %s", why);
-    }
+    if (!called++ && !(choice && !strcmp(choice, "off")) && !interpose_active())
+        subscribe(choice && !strcmp(choice, "interpose"));
     errno = kept;
     return 1;
 }

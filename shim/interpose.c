@@ -107,28 +107,68 @@ static const struct entry {
 
 static _Atomic(void *) real[N_ENTRIES];
 static int8_t row[N_ENTRIES];   /* of calls.h, -1 = none; filled when it is decided */
-static _Atomic int state;       /* 0 not decided, 1 off, 2 on */
+static _Atomic int state;       /* enum state */
 static _Atomic int n_capturing; /* streams whose work becomes a graph, at least */
+
+enum state {
+    UNDECIDED,
+    OFF,     /* nobody gets a wrapper */
+    ON,      /* wrappers take note */
+    STANDBY, /* CUPTI is the first choice: wrappers are given out and pass calls through, */
+    WAITING  /* also while it is asked, and once it has been granted */
+};
 
 static int decide(void)
 {
     const char *choice = getenv("PROBE_CUPTI");
-    bool wanted = !choice || !*choice || !strcmp(choice, "auto") || !strcmp(choice, "interpose");
+    bool off = choice && !strcmp(choice, "off"), second = choice && !strcmp(choice, "cupti");
     for (int i = 0; i < N_ENTRIES; i++) {
         row[i] = -1;
         for (int k = 0; k < calls_count(); k++)
             if (entries[i].id && calls_id(k) == entries[i].id)
                 row[i] = (int8_t)k;
     }
-    int decided = wanted && interpose_preloaded() ? 2 : 1;
-    atomic_store(&state, decided);
-    return decided;
+    int known = UNDECIDED, decided = off || !interpose_preloaded() ? OFF : second ? STANDBY : ON;
+    return atomic_compare_exchange_strong(&state, &known, decided) ? decided : known;
+}
+
+static int current_state(void)
+{
+    int known = atomic_load_explicit(&state, memory_order_acquire);
+    return known ? known : decide();
 }
 
 bool interpose_active(void)
 {
-    int known = atomic_load_explicit(&state, memory_order_acquire);
-    return (known ? known : decide()) == 2;
+    return current_state() == ON;
+}
+
+static bool gives_wrappers(void)
+{
+    return current_state() != OFF;
+}
+
+void interpose_wait(void)
+{
+    int known = current_state();
+    if (known == STANDBY)
+        atomic_compare_exchange_strong(&state, &known, WAITING);
+}
+
+bool interpose_take_over(void)
+{
+    int known = current_state();
+    if (known != ON && known != OFF)
+        atomic_compare_exchange_strong(&state, &known, ON);
+    return current_state() == ON;
+}
+
+/* The driver is in use, and has not called us from within cuInit: it never will. */
+static void take_over_uncalled(void)
+{
+    tags_refused("the CUDA driver called no InitializeInjection of this library: "
+                 "CUDA_INJECTION64_PATH names another; the driver's functions are wrapped instead");
+    interpose_take_over();
 }
 
 /* The driver's function, found in the driver itself for callers that are linked with it. */
@@ -147,7 +187,12 @@ enum { NOT_INITIALIZED = 3 };
 /* Before the driver's part of a call; NULL: it is none of our concern. */
 static struct tags_thread *enter(int i, const void *params)
 {
-    if (!interpose_active() || row[i] < 0)
+    int known = current_state();
+    if (row[i] < 0 || known == OFF || known == WAITING)
+        return NULL;
+    if (known == STANDBY)
+        take_over_uncalled();
+    if (tags_paused() && calls_starts(row[i]) && !atomic_load(&n_capturing))
         return NULL;
     tags_version("interposed");
     struct tags_thread *t = tags_self(calls_starts(row[i]));
@@ -281,7 +326,7 @@ static void other(int i, const uintptr_t *args, int rc)
         break;
     case AT_cuGetProcAddress:
     case AT_cuGetProcAddress_v2:
-        if (!rc && args[1] && *(void **)args[1] && interpose_active())
+        if (!rc && args[1] && *(void **)args[1] && gives_wrappers())
             replace((const char *)args[0], (void **)args[1], (unsigned)args[2], args[3]);
         break;
     default: /* begins of captures */
@@ -412,7 +457,7 @@ DEFINE_LOAD(cuLibraryLoadFromFile)
 
 void *interpose_named(void *handle, const char *name)
 {
-    if (!interpose_active() || !name || name[0] != 'c' || name[1] != 'u')
+    if (!gives_wrappers() || !name || name[0] != 'c' || name[1] != 'u')
         return NULL;
     for (int i = 0; i < N_ENTRIES; i++) {
         if (strcmp(name, entries[i].name) != 0)

@@ -10,4 +10,10 @@
  * PROBE_CUPTI does not say otherwise. Decided at the first question. */
 bool interpose_active(void);
 
+/* Another back end is tried, within cuInit: pass calls through meanwhile. */
+void interpose_wait(void);
+/* It was refused: take note of calls from now on. Returns whether that can be, that is, whether the
+ * library is preloaded and PROBE_CUPTI allows it. */
+bool interpose_take_over(void);
+
 #endif

@@ -8,6 +8,7 @@
 enum { OPTIONS_MAX = 32 };
 enum { ON_FULL_DROP, ON_FULL_BLOCK };
 enum { TOKENS_IDS, TOKENS_HASH };
+enum { CUPTI_AUTO, CUPTI_FIRST, CUPTI_INTERPOSE, CUPTI_OFF };
 
 struct options {
     char db[4096];          /* PROBE_DB: the database */
@@ -17,7 +18,7 @@ struct options {
     char baseline[4096];    /* PROBE_BASELINE: a database to compare with; "" = none */
     int tokens;             /* PROBE_TOKENS: TOKENS_IDS or TOKENS_HASH */
     char tokens_key[4096];  /* PROBE_TOKENS_KEY: see tokens.h */
-    int cupti;              /* PROBE_CUPTI: read by the injection itself; here to be recorded */
+    int cupti;              /* PROBE_CUPTI: CUPTI_...; the injection reads it itself */
     char save_cubins[4096]; /* PROBE_SAVE_CUBINS: folder for code images; "" = none */
     int on_full;            /* PROBE_ON_FULL: ON_FULL_DROP or ON_FULL_BLOCK */
     int max_mb;             /* PROBE_MAX_MB: MiB on disk, the spool apart; 0 = no limit */

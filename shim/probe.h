@@ -102,6 +102,11 @@ struct probe_ops {
     /* Give the vocabulary, so that reports can show text: fn is called for the ids 0 ... n_vocab-1
      * before this returns. The probe copies the texts and stores those of ids that occur. */
     void (*vocab)(int32_t n_vocab, probe_token_text_fn fn, void *user);
+
+    /* Pause (0) and resume (1) the recording of which kernels are launched, in all threads. What is
+     * loaded and captured meanwhile is still seen; a forward that was open at a time without is
+     * recorded with no kernels, and counted. */
+    void (*kernels)(int on);
 };
 
 /* The one exported entry: returns the table, or NULL when this library does not speak

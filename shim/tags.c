@@ -105,6 +105,25 @@ void tags_attributes_text(uint64_t packed, char out[120])
     }
 }
 
+void tags_pause(bool pause)
+{
+    uint32_t known = atomic_load(&tags.switches);
+    if ((known & 1) != pause)
+        atomic_compare_exchange_strong(&tags.switches, &known, known + 1);
+}
+
+bool tags_paused(void)
+{
+    return atomic_load_explicit(&tags.switches, memory_order_relaxed) & 1;
+}
+
+/* Whether launches of the thread's list may be missing in it. */
+static bool was_paused(const struct tags_thread *t)
+{
+    uint32_t now = atomic_load(&tags.switches);
+    return now & 1 || now != t->switches;
+}
+
 static void thread_ends(void *state)
 {
     struct tags_thread *t = state;
@@ -244,6 +263,8 @@ static uint32_t find_config(struct tags_thread *t, const struct tags_key *key, c
 
 static bool append(struct tags_thread *t, uint32_t entry)
 {
+    if (tags_paused())
+        return true;
     if (t->n == t->room) {
         uint32_t room = t->room ? 2 * t->room : 1024;
         uint32_t *more = room <= TAGS_PASS ? realloc(t->entries, room * sizeof *t->entries) : NULL;
@@ -260,6 +281,8 @@ static void begin_launch(struct tags_thread *t)
 {
     if (!t->forward && t->n >= TAGS_LOOSE)
         tags_read(t);
+    if (!t->forward && !t->n && !t->unknown)
+        t->switches = atomic_load_explicit(&tags.switches, memory_order_relaxed);
     t->launching = true;
     t->captured = false;
     t->missed = NULL;
@@ -330,6 +353,17 @@ static int64_t now_ns(void)
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
+/* Drop a list that is not whole because of a pause. Returns whether it is one. */
+static bool drop_paused(struct tags_thread *t)
+{
+    if (!was_paused(t))
+        return false;
+    t->n = 0;
+    t->unknown = false;
+    tags_count(TAGS_PAUSED, 1);
+    return true;
+}
+
 /* Record a forward that nobody has marked. Within the gate. */
 static void record_unmarked(uint32_t list)
 {
@@ -352,7 +386,7 @@ void tags_read(struct tags_thread *t)
 {
     struct gate g;
     uint64_t n_launches;
-    if (t->forward || (!t->n && !t->unknown))
+    if (t->forward || (!t->n && !t->unknown) || drop_paused(t))
         return;
     uint32_t list = take_list(t, &n_launches);
     if (atomic_load(&probe.n_seen))
@@ -390,6 +424,7 @@ void tags_begin(uint64_t forward)
         return;
     drop_outside(t);
     t->forward = forward;
+    t->switches = atomic_load(&tags.switches);
 }
 
 uint32_t tags_end(uint64_t forward)
@@ -398,9 +433,8 @@ uint32_t tags_end(uint64_t forward)
     uint64_t n_launches;
     if (!t || t->forward != forward)
         return 0;
-    uint32_t list = t->n || t->unknown ? take_list(t, &n_launches) : 0;
     t->forward = 0;
-    return list;
+    return drop_paused(t) || (!t->n && !t->unknown) ? 0 : take_list(t, &n_launches);
 }
 
 void tags_stop(void)

@@ -30,6 +30,7 @@ enum tags_gap {
     TAGS_MODULES,     /* code images that found no room */
     TAGS_AMBIGUOUS,   /* kernels whose code could be one of several */
     TAGS_UNREAD,      /* code images that could not be read */
+    TAGS_PAUSED,      /* forwards while launches were not to be recorded */
     N_TAGS_GAPS
 };
 void tags_count(enum tags_gap gap, uint64_t n);
@@ -51,6 +52,10 @@ struct tags_key {
 uint64_t tags_attributes(const struct cu_attribute *list, uint32_t n, uint32_t *cluster);
 /* The same as text, "" = none. */
 void tags_attributes_text(uint64_t packed, char out[120]);
+
+/* Record no launches from now on, in any thread; or record them again. */
+void tags_pause(bool pause);
+bool tags_paused(void);
 
 /* The calling thread's state, or NULL where nothing is to be tagged: the process exits, it is the
  * child of a fork, or the probe itself is calling the driver. start: begin to record at need. */

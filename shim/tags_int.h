@@ -89,8 +89,9 @@ struct tags_thread {
     const void *load_owner;   /* see tags_load_begin; */
     uint32_t load_number;     /* the owner's number, once there is one */
     struct tags_exec *forming;
-    uint64_t forward; /* 0 = none is open */
-    bool unknown;     /* its list will not be whole */
+    uint64_t forward;  /* 0 = none is open */
+    uint32_t switches; /* tags.switches when its list began */
+    bool unknown;      /* its list will not be whole */
     uint32_t n, room;
     uint32_t *entries;
     struct tags_cached {
@@ -103,7 +104,8 @@ struct tags {
     pthread_mutex_t lock;
     _Atomic bool closed, forked;
     _Atomic uint32_t generation, image_id;
-    _Atomic int arch; /* 90 for sm_90; 0 = not known */
+    _Atomic uint32_t switches; /* of the recording of launches: odd while it is paused */
+    _Atomic int arch;          /* 90 for sm_90; 0 = not known */
     _Atomic uint64_t gaps[N_TAGS_GAPS];
     _Atomic(const char *) refused, version;
     struct tags_thread *threads;

@@ -4,6 +4,7 @@
 
 #include "shim/tags_int.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -35,6 +36,7 @@ static const struct {
     [TAGS_MODULES] = {"modules_left_out", "code images that found no room"},
     [TAGS_AMBIGUOUS] = {"kernels_ambiguous", "kernels whose code is one of several of that name"},
     [TAGS_UNREAD] = {"modules_unread", NULL},
+    [TAGS_PAUSED] = {"kernels_paused", "forwards while the engine had kernels not recorded"},
 };
 
 /* A code image that was read; images with the same bytes share one. */
@@ -472,8 +474,23 @@ static int put_graphs(struct store *s, struct err *err)
     }
 }
 
+/* Whoever has switched the kernels off finds that beside what else is missing. */
+static void note_off(void)
+{
+    static bool noted;
+    void *driver = noted || probe.options.cupti != CUPTI_OFF
+                       ? NULL
+                       : dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
+    if (!driver)
+        return;
+    noted = true;
+    tags_refused("PROBE_CUPTI=off");
+    dlclose(driver);
+}
+
 int tags_state(struct store *s, struct err *err)
 {
+    note_off();
     const char *refused = atomic_load(&tags.refused), *version = atomic_load(&tags.version);
     if ((!refused && !version) || atomic_load(&tags.forked))
         return 0; /* the counts are the parent's */

@@ -1,6 +1,7 @@
 #!/bin/sh
-# What the probe costs our engine, in one process that calls its hooks in every second stretch of
-# work: 200 steps of decode, or a prefill.
+# What the probe costs our engine, in one process that calls its hooks and has its kernels recorded in
+# every second stretch of work: 200 steps of decode, or a prefill. Once with its hooks always called
+# and its kernels recorded in every second stretch.
 #   bench_probe.sh BUILD-FOLDER [MODEL...]
 # Without a model: one of the shape of Qwen3 8B where the device is a GPU, else the tiny ones.
 set -eu
@@ -29,6 +30,7 @@ for model; do
     for batch in $batches; do
         bench "$model" --prefill 0 --decode 200 --batch "$batch" --repeat "$pairs"
     done
+    bench "$model" --prefill 0 --decode 200 --repeat "$pairs" --kernels
     bench "$model" --prefill $prefill --decode 0 --repeat "$pairs"
     bench "$model" --prefill $prefill --decode 0 --repeat "$pairs" --all-rows
 done

@@ -55,6 +55,22 @@ is "marked forwards have their lists" \
     "$(sql "SELECT count(*), count(DISTINCT kernel_list_id), max(n_tokens) FROM forwards")" "3|1|1"
 is "and there is nothing beside them" "$(sql "SELECT kind FROM gaps")" ""
 
+# The engine has them not recorded for a while.
+rm -f run.db*
+run env LD_PRELOAD="$probe" "$host" proc "$image" pause
+is "paused: the output is unchanged" "$(grep -v cuInit "$tmp/out")" "$(grep -v cuInit plain.out)"
+is "paused: the forward has no list, and the others have theirs, with the graph that was made meanwhile" \
+    "$(sql "SELECT forward_id, n FROM forwards LEFT JOIN kernel_lists USING(kernel_list_id)" | xargs)" \
+    "1|6 2| 3|6"
+is "paused: that is counted" "$(sql "SELECT kind, count FROM gaps")" "kernels_paused|1"
+rm -f run.db*
+run env LD_PRELOAD="$probe" "$host" dlsym "$image" pause_unmarked
+is "paused, with forwards that nobody marks: those in between are not made up" \
+    "$(sql "SELECT sum(n_launches) FROM kernel_usage; SELECT kind, count FROM gaps" | xargs)" \
+    "12 forwards_unmarked|2"
+rm -f run.db*
+run env LD_PRELOAD="$probe" "$host" proc "$image" forward
+
 # The commands.
 is "neartie kernels lists them" "$("$neartie" kernels --format csv run.db | cut -d, -f3-6 | sort)" \
     "kernel,grid,block,registers

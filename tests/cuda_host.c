@@ -1,6 +1,7 @@
 /* A program that uses the CUDA driver as programs do: libcuda.so.1 is opened when it runs, and its
  * functions are asked for by dlsym or by cuGetProcAddress. Prints what every call returned.
- * usage: cuda_host dlsym|proc IMAGE [forward] */
+ * usage: cuda_host dlsym|proc IMAGE [forward|pause|pause_unmarked]; pause: the graph is made, and
+ * the second forward runs, while kernels are not to be recorded */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -69,6 +70,12 @@ static void *make_graph(void *f, void *stream)
     return exec;
 }
 
+static void pause_kernels(const struct probe_ops *ops, int pause)
+{
+    if (ops)
+        ops->kernels(!pause);
+}
+
 static void *read_file(const char *path)
 {
     FILE *f = fopen(path, "rb");
@@ -98,12 +105,18 @@ int main(int argc, char **argv)
     CALL(get, (void **, void *, const char *), &other, library, "other");
     if (!plain || !other)
         return 0;
+    const struct probe_ops *probe = argc > 3 ? probe_attach() : NULL;
+    const struct probe_ops *pausing = argc > 3 && !strncmp(argv[3], "pause", 5) ? probe : NULL;
+    const struct probe_ops *ops = argc > 3 && !strcmp(argv[3], "pause_unmarked") ? NULL : probe;
+    pause_kernels(pausing, 1);
     exec = make_graph(other, stream);
-    const struct probe_ops *ops = argc > 3 ? probe_attach() : NULL;
+    pause_kernels(pausing, 0);
     for (int i = 0; i < 3; i++) {
         struct probe_forward f = {sizeof f, 0, 1, 1, i, 0, 1};
         uint64_t forward = ops ? ops->forward_begin(&f) : 0;
+        pause_kernels(pausing, i == 1);
         work(plain, other, exec, stream);
+        pause_kernels(pausing, 0);
         if (ops)
             ops->forward_end(forward);
     }

@@ -1,7 +1,8 @@
 /* A fake libcuda.so.1 for tests of the probe without a GPU: the functions that a program which
  * launches kernels calls, with the driver's signatures and return values. It runs nothing; it
- * counts launches, so that a test can tell that every call came through. FAKE_FAIL=NAME makes that
- * function return an error. */
+ * counts launches, so that a test can tell that every call came through, and calls the library that
+ * is to be injected. FAKE_FAIL=NAME makes that function return an error. */
+#include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -72,9 +73,15 @@ EXPORT int cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t n);
 EXPORT int cuGetProcAddress_v2(const char *name, void **fn, int version, unsigned long long flags,
                                int *status);
 
+/* As the driver does: what CUDA_INJECTION64_PATH names is loaded, and called from within. */
 int cuInit(unsigned flags)
 {
+    const char *path = getenv("CUDA_INJECTION64_PATH");
+    void *lib = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    int (*inject)(void) = NULL;
     (void)flags;
+    if (lib && (*(void **)&inject = dlsym(lib, "InitializeInjection")) != NULL)
+        inject();
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* A fake libcupti.so.13 that plays back what the real one told on a GPU (gpu_trace.c recorded it):
  * each callback with its arguments, and only those that the subscriber has enabled.
- * FAKE_CUPTI_FAIL= NAME:CODE makes a function return that error; FAKE_CUPTI_VERSION is the version
- * it claims. */
+ * FAKE_CUPTI_FAIL= NAME:CODE makes a function return that error; FAKE_CUPTI_FAIL_FROM=N lets N
+ * calls of cuptiEnableCallback pass before; FAKE_CUPTI_VERSION is the version it claims. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +16,7 @@ EXPORT int cuptiGetVersion(uint32_t *version);
 EXPORT int cuptiSubscribe(void **subscriber, callback_fn fn, void *user);
 EXPORT int cuptiSubscribe_v2(void **subscriber, callback_fn fn, void *user,
                              struct cupti_subscriber_params *params);
+EXPORT int cuptiUnsubscribe(void *subscriber);
 EXPORT int cuptiEnableCallback(uint32_t enable, void *subscriber, uint32_t domain, uint32_t id);
 EXPORT int cuptiGetResultString(int rc, const char **text);
 EXPORT int cuptiGetCallbackName(uint32_t domain, uint32_t id, const char **name);
@@ -58,9 +59,18 @@ int cuptiSubscribe_v2(void **subscriber, callback_fn fn, void *user,
     return rc ? rc : cuptiSubscribe(subscriber, fn, user);
 }
 
+int cuptiUnsubscribe(void *subscriber)
+{
+    callback = NULL;
+    memset(enabled, 0, sizeof enabled);
+    return subscriber == enabled ? failure(__func__) : 1;
+}
+
 int cuptiEnableCallback(uint32_t enable, void *subscriber, uint32_t domain, uint32_t id)
 {
-    int rc = failure(__func__);
+    static int n;
+    const char *from = getenv("FAKE_CUPTI_FAIL_FROM"); /* calls that succeed before */
+    int rc = n++ < (from ? atoi(from) : 0) ? 0 : failure(__func__);
     if (rc || subscriber != enabled || domain > 3 || id > CUPTI_MAX_ID)
         return rc ? rc : 1;
     enabled[domain][id] = (unsigned char)enable;

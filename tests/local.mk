@@ -40,6 +40,7 @@ sh_tests = \
 	%D%/cli_batch.sh \
 	%D%/cli_neartie.sh \
 	%D%/cli_cupti.sh \
+	%D%/cli_fallback.sh \
 	%D%/cli_fault.sh \
 	%D%/cli_import.sh \
 	%D%/cli_kernels.sh \

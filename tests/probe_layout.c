@@ -47,6 +47,7 @@ int main(void)
     MEMBER(probe_ops, token)
     MEMBER(probe_ops, graph)
     MEMBER(probe_ops, vocab)
+    MEMBER(probe_ops, kernels)
     END(probe_ops)
     return 0;
 }

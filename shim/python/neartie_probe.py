@@ -55,7 +55,8 @@ class Ops(_C.Structure):
                 ("forward_end", _F(None, _C.c_uint64)),
                 ("token", _F(None, _C.c_int64, _C.c_int64, _C.c_int32)),
                 ("graph", _F(None, _C.c_void_p, _C.c_void_p, _C.c_char_p)),
-                ("vocab", _F(None, _C.c_int32, _TEXT, _C.c_void_p))]
+                ("vocab", _F(None, _C.c_int32, _TEXT, _C.c_void_p)),
+                ("kernels", _F(None, _C.c_int))]
 
 
 def _bytes(text):
@@ -140,6 +141,10 @@ class Probe:
             _C.memmove(buf, text, n)
             return n
         self._ops.vocab(len(texts), _TEXT(write), None)
+
+    def kernels(self, on):
+        """Pause the recording of which kernels are launched, or resume it."""
+        self._ops.kernels(bool(on))
 
 
 def attach():
