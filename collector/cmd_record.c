@@ -2,6 +2,8 @@
 
 #include "collector/cmd.h"
 #include "collector/launch.h"
+#include "collector/obstacle.h"
+#include "collector/run_writer.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -54,9 +56,21 @@ static const struct argp argp = {
     NULL,
 };
 
-/* Why there is no file after a program that ran to its end. */
+static int put_obstacle(struct run_writer *w, void *input, struct err *err)
+{
+    return run_put_gap(w, "probe_not_loaded", 1, input, err);
+}
+
+/* Why there is no file after a program that ran to its end. A program that no probe can be loaded
+ * into gets a run that says so. */
 static void print_nothing(const struct options *o)
 {
+    const char *why = obstacle_of(o->command[0]);
+    struct err err;
+    if (why && !run_write_file(o->db, put_obstacle, (void *)why, &err)) {
+        fprintf(stderr, "neartie: %s: nothing was recorded of %s: %s\n", o->db, o->command[0], why);
+        return;
+    }
     int fd = open(o->db, O_WRONLY | O_CREAT | O_EXCL, 0600);
     if (fd < 0) {
         fprintf(stderr, "neartie: %s: nothing was recorded: %s\n", o->db, strerror(errno));

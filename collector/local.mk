@@ -37,7 +37,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/cmd_percentiles.c \
 	%D%/cmd_prune.c \
 	%D%/cmd_queries.c \
-	%D%/cmd_record.c \
+	%D%/cmd_record.c %D%/obstacle.c %D%/obstacle.h \
 	%D%/cmd_replay.c \
 	%D%/cmd_report.c \
 	%D%/cmd_runs.c \

@@ -206,6 +206,7 @@ CREATE TABLE graph_execs(
 -- of kernels: launches_outside of all forwards; forwards_unmarked, made up where no engine marks them;
 -- graph_unknown, graph_conditional, launches_unseen, kernels_ambiguous, kernel_lists_left_out,
 -- kernel_lists_lost, modules_left_out, modules_unread, kernels_paused; cupti_refused, with the reason;
+-- probe_not_loaded: what `neartie record` knows of a program that it was not loaded into;
 -- baseline_unread, baseline_rows_left_out: PROBE_BASELINE; import: what `neartie import` cannot know.
 -- Kinds of `neartie prune`: rows_pruned, and deltas_pruned, lists of rows that stay whose base row went.
 CREATE TABLE gaps(
