@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "collector/cmd.h"
+#include "collector/facts.h"
 #include "collector/judge_args.h"
 
 #include <stdlib.h>
@@ -48,6 +49,23 @@ static const struct argp argp = {
     NULL,
     NULL,
 };
+
+/* Two files have no numbers in common. */
+static int print_kernels_of_two(const struct judgement *j, struct err *err)
+{
+    static const char *const names[] = {"", "kernel", "per_forward_a", "per_forward_b"};
+    struct facts facts = {0};
+    int rc = facts_add_kernels(&facts, 0, &j->a, err) || facts_add_kernels(&facts, 1, &j->b, err);
+    if (!rc) {
+        facts_keep_different(&facts);
+        printf("\nkernel configurations that the arms do not share:\n");
+        struct render *r = render_open(stdout, RENDER_TABLE, 4, 4, names);
+        facts_render(r, "", &facts);
+        render_close(r);
+    }
+    facts_free(&facts);
+    return rc ? -1 : 0;
+}
 
 static int print_kernels(const struct judgement *j, struct err *err)
 {
@@ -109,7 +127,7 @@ static int print_all(const struct judgement *j, const struct options *o, struct 
     if (judge_print_boundaries(stdout, j, err))
         return -1;
     if (j->a.db != j->b.db)
-        return 0;
+        return print_kernels_of_two(j, err);
     return print_kernels(j, err) || print_drift(j, err) ? -1 : 0;
 }
 

@@ -90,6 +90,13 @@ static const char *text_or(const struct query *query, const char *name)
     return text ? text : "?";
 }
 
+/* What few configurations have. */
+static const struct {
+    const char *column, *word;
+    int width;
+} some[] = {
+    {"const_hash", "constants", 12}, {"cluster", "cluster", 32}, {"attributes", "with", 120}};
+
 int facts_add_kernels(struct facts *facts, int side, const struct load_side *from, struct err *err)
 {
     struct query *query = open_query(from, "arm_kernels", ":arm_id", from->arm->arm_id, err);
@@ -98,11 +105,16 @@ int facts_add_kernels(struct facts *facts, int side, const struct load_side *fro
     if (!query)
         return -1;
     while ((rc = query_step(query, err)) > 0) {
-        snprintf(name, sizeof name, "%.1500s grid %s block %s smem %s+%s regs %s code %.12s",
-                 text_or(query, "kernel"), text_or(query, "grid"), text_or(query, "block"),
-                 text_or(query, "static_smem_bytes"), text_or(query, "dynamic_smem_bytes"),
-                 text_or(query, "registers"), text_or(query, "code_hash"));
-        snprintf(value, sizeof value, "%.4g", query_real(query, "per_forward"));
+        int n =
+            snprintf(name, sizeof name, "%.1500s grid %s block %s smem %s+%s regs %s code %.12s",
+                     text_or(query, "kernel"), text_or(query, "grid"), text_or(query, "block"),
+                     text_or(query, "static_smem_bytes"), text_or(query, "dynamic_smem_bytes"),
+                     text_or(query, "registers"), text_or(query, "code_hash"));
+        for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+            if (query_text(query, some[i].column))
+                n += snprintf(name + n, sizeof name - (size_t)n, " %s %.*s", some[i].word,
+                              some[i].width, query_text(query, some[i].column));
+        snprintf(value, sizeof value, "%.9g", query_real(query, "per_forward"));
         fact_set(facts, side, name, value);
     }
     query_free(query);

@@ -2,6 +2,7 @@
 
 #include "collector/load.h"
 #include "collector/arm_rows.h"
+#include "collector/list_numbers.h"
 #include "collector/xalloc.h"
 
 #include <math.h>
@@ -133,6 +134,7 @@ struct loader {
     struct scan scans[2];
     struct arm_index index; /* of arm A */
     struct lists lists[2];
+    struct list_numbers list_numbers; /* of A's kernel lists, in B's file */
     struct load *load;
 };
 
@@ -145,11 +147,14 @@ static bool same_best(const struct arm_row *a, const struct arm_row *b)
 
 static struct pair_side known_side(const struct loader *l, int side, const struct arm_row *row)
 {
-    return (struct pair_side){
+    struct pair_side out = {
         .first_bad = PAIR_UNKNOWN,
         .emitted = row->emitted,
         .place = l->scans[side].rows.places[row->place],
     };
+    if (side == 0)
+        out.place.kernel_list = list_numbers_of(&l->list_numbers, out.place.kernel_list);
+    return out;
 }
 
 static void fill_best(const struct arm_row *row, struct pair_logit best[2], struct pair_side *out)
@@ -209,18 +214,16 @@ static int pair_rows(struct loader *l, struct err *err)
     return 0;
 }
 
-/* Launch configurations become tags where both arms' lists are numbered by one file. */
+/* Launch configurations become tags, by the numbers of B's file. */
 static int add_kernel_lists(const struct load_side *a, const struct load_side *b,
                             struct pairs *pairs, struct err *err)
 {
     struct query *query;
     int32_t configs[4096], list = PAIR_UNKNOWN;
     int n = 0, rc;
-    if (a->db != b->db)
-        return 0;
-    if (db_query(a->db, &query, "list_configs", err))
+    if (db_query(b->db, &query, "list_configs", err))
         return -1;
-    query_bind_int(query, ":arm_a", a->arm->arm_id);
+    query_bind_int(query, ":arm_a", a->db == b->db ? a->arm->arm_id : b->arm->arm_id);
     query_bind_int(query, ":arm_b", b->arm->arm_id);
     while ((rc = query_step(query, err)) > 0) {
         int32_t next = (int32_t)query_int(query, "kernel_list_id");
@@ -247,7 +250,8 @@ int load_pairs(const struct load_side *a, const struct load_side *b, struct load
     l->scans[0] = (struct scan){.db = a->db, .arm = a->arm};
     l->scans[1] = (struct scan){.db = b->db, .arm = b->arm};
     if (lists_open(&l->lists[0], a->db, err) || lists_open(&l->lists[1], b->db, err) ||
-        add_kernel_lists(a, b, out->pairs, err) || scan_both(l->scans, err))
+        list_numbers_read(&l->list_numbers, a, b, err) || add_kernel_lists(a, b, out->pairs, err) ||
+        scan_both(l->scans, err))
         goto out;
     rc = pair_rows(l, err);
 out:
@@ -258,6 +262,7 @@ out:
         lists_close(&l->lists[i]);
     }
     arm_index_free(&l->index);
+    list_numbers_free(&l->list_numbers);
     free(l);
     return rc;
 }

@@ -56,6 +56,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/judge_print.c \
 	%D%/judge_words.c \
 	%D%/launch.c %D%/launch.h \
+	%D%/list_numbers.c %D%/list_numbers.h \
 	%D%/load.c %D%/load.h \
 	%D%/main.c \
 	%D%/merge.c %D%/merge.h \

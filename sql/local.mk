@@ -19,6 +19,7 @@ sql_files = \
 	%D%/q_arm_facts.sql \
 	%D%/q_arm_kernels.sql \
 	%D%/q_arm_list.sql \
+	%D%/q_arm_lists.sql \
 	%D%/q_arm_margins.sql \
 	%D%/q_arm_named.sql \
 	%D%/q_arm_pairs.sql \

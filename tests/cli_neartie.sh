@@ -109,8 +109,8 @@ is "percentiles: out of range" "$status" 2
 # --- compare and queries ---
 run "$neartie" compare "$golden" --a 1 --b 2
 is "compare: kernels that differ" "$status $(grep ^kernel "$tmp/out" | tr -s ' ')" \
-    "3 kernel _Z4gemmPf grid 8x1x1 block 256x1x1 smem 1024+2048 regs 128 code c1 2 
-kernel _Z4gemvPf grid 64x2x1 block 128x1x1 smem 0+0 regs 40 code c2 1 2"
+    "3 kernel _Z4gemmPf grid 8x1x1 block 256x1x1 smem 1024+2048 regs 128 code c1 constants d1 2 
+kernel _Z4gemvPf grid 64x2x1 block 128x1x1 smem 0+0 regs 40 code c2 constants d1 1 2"
 run "$neartie" compare "$golden" --a 2 --b 3
 is "compare: a setting that did not act" "$status $(tail -1 "$tmp/out")" \
     "4 NOT-ENGAGED: 3 rows bit-equal, kernel lists equal"

@@ -39,6 +39,7 @@ endif
 sh_tests = \
 	%D%/cli_batch.sh \
 	%D%/cli_neartie.sh \
+	%D%/cli_compare.sh \
 	%D%/cli_cupti.sh \
 	%D%/cli_fallback.sh \
 	%D%/cli_fault.sh \
