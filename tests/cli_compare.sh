@@ -73,11 +73,11 @@ is "where one side has no lists, nothing is said of them" "$(tail -1 "$tmp/out")
 
 # Kernels are tags of what differs, also where the arms stand in two files.
 { schema; cat "$data/golden.sql"; } | sqlite3 one.db
-"$neartie" blame one.db --a 1 --b 2 2>/dev/null | sed '1d; /^kernel config/,$d; s/ *$//' >one.out
+"$neartie" blame one.db --a 1 --b 2 --format csv >one.out
 cp one.db two.db
 sqlite3 two.db "$(renumber 1 8)"
-"$neartie" blame two.db one.db --a 1 --b 2 >all.out 2>/dev/null
-sed '1d; /^kernel config/,$d; s/ *$//' all.out >two.out
+"$neartie" blame two.db one.db --a 1 --b 2 --format csv >two.out
+"$neartie" blame two.db one.db --a 1 --b 2 >all.out
 is "blame of two files names the kernels" "$(sed -n '/_Z4gem/s/ code.*d1//p' all.out | tr -s ' ')" \
     " _Z4gemmPf grid 8x1x1 block 256x1x1 smem 1024+2048 regs 128 2 
  _Z4gemvPf grid 64x2x1 block 128x1x1 smem 0+0 regs 40 1 2"
