@@ -203,33 +203,46 @@ static int write_gaps(struct doc *doc, struct db *db, int64_t run_id, struct err
 
 /* ---- how to look further ---- */
 
+/* The text with numbers for $A, $B and $R. */
+static void fill_in(char *out, size_t size, const char *text, long long a, long long b,
+                    long long run)
+{
+    size_t n = 0;
+    for (; *text && n < size; text++)
+        if (*text != '$')
+            n += (size_t)snprintf(out + n, size - n, "%c", *text);
+        else
+            n += (size_t)snprintf(out + n, size - n, "%lld",
+                                  *++text == 'A' ? a : (*text == 'B' ? b : run));
+}
+
 static void write_queries(struct doc *doc, const struct report *report)
 {
     static const struct {
-        const char *answers, *query; /* %1$lld, %2$lld: the arms; %3$lld: arm B's run */
+        const char *answers, *query; /* $A, $B: the arms; $R: arm B's run */
     } list[] = {
-        {"all tests and tags", "neartie verdict FILE --a %1$lld --b %2$lld"},
-        {"what goes with the differences", "neartie blame FILE --a %1$lld --b %2$lld"},
+        {"all tests and tags", "neartie verdict FILE --a $A --b $B"},
+        {"what goes with the differences", "neartie blame FILE --a $A --b $B"},
         {"agreement", "SELECT n, n_seqs, n_flips, agreement FROM agreement "
-                      "WHERE arm_id_a = %1$lld AND arm_id_b = %2$lld;"},
+                      "WHERE arm_id_a = $A AND arm_id_b = $B;"},
         {"the narrowest margins", "SELECT pos, margin, percentile FROM margins "
-                                  "WHERE arm_id = %1$lld ORDER BY margin LIMIT 20;"},
+                                  "WHERE arm_id = $A ORDER BY margin LIMIT 20;"},
         {"every flip", "SELECT seq_id, pos, text_a, text_b, margin_a, contrast FROM flips "
-                       "WHERE arm_id_a = %1$lld AND arm_id_b = %2$lld ORDER BY contrast DESC;"},
+                       "WHERE arm_id_a = $A AND arm_id_b = $B ORDER BY contrast DESC;"},
         {"contrasts by position",
          "SELECT pos / 64 * 64 AS from_pos, count(*) AS n, sum(flip) AS n_flips, "
          "avg(abs(contrast)) AS mean_contrast FROM pairs "
-         "WHERE arm_id_a = %1$lld AND arm_id_b = %2$lld GROUP BY from_pos;"},
-        {"settings in effect", "SELECT name, value, source FROM settings WHERE run_id = %3$lld;"},
+         "WHERE arm_id_a = $A AND arm_id_b = $B GROUP BY from_pos;"},
+        {"settings in effect", "SELECT name, value, source FROM settings WHERE run_id = $R;"},
         {"kernels of each arm", "SELECT arm, kernel, grid_x, grid_y, grid_z, n_launches "
-                                "FROM kernel_usage WHERE run_id = %3$lld;"},
-        {"what is missing", "SELECT kind, count, detail FROM gaps WHERE run_id = %3$lld;"},
+                                "FROM kernel_usage WHERE run_id = $R;"},
+        {"what is missing", "SELECT kind, count, detail FROM gaps WHERE run_id = $R;"},
     };
     long long a = select_view_a(report->sel), b = select_view_b(report->sel);
     doc_section(doc, "Look further");
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         char text[512];
-        snprintf(text, sizeof text, list[i].query, a, b, (long long)report->sel->b.run_id);
+        fill_in(text, sizeof text, list[i].query, a, b, report->sel->b.run_id);
         doc_query(doc, list[i].answers, text);
     }
 }

@@ -13,10 +13,13 @@ case $("${format:-false}" --version 2>/dev/null) in
 esac
 if command -v shellcheck >/dev/null; then
     ok "shellcheck finds nothing in the shell scripts" \
-        shellcheck -x -P SCRIPTDIR -e SC1091 bootstrap .ci/run tests/*.sh
+        shellcheck -x -P SCRIPTDIR -e SC1091 bootstrap .ci/run .ci/deb tests/*.sh
 else
     skip "shellcheck finds nothing in the shell scripts" "shellcheck is not installed"
 fi
+# shellcheck disable=SC2086
+is "no format counts its arguments: a hardened C library aborts where one is left out" \
+    "$(grep -nE '%[0-9]+\$[a-z]' $sources)" ""
 # shellcheck disable=SC2086
 is "no source file has more than 800 lines" \
     "$(wc -l $sources | awk '$2 != "total" && $1 > 800')" ""
