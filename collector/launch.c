@@ -44,7 +44,7 @@ static char *find(const char *what, const char *const places[], struct err *err)
 
 char *launch_find_probe(struct err *err)
 {
-    static const char *const places[] = {"../shim/libprobe.so", "../lib/libprobe.so",
+    static const char *const places[] = {"../shim/libprobe.so", LIB_FROM_BIN "/libprobe.so",
                                          LIBDIR "/libprobe.so", NULL};
     return find("libprobe.so", places, err);
 }

@@ -74,7 +74,8 @@ bin_PROGRAMS += %D%/neartie
 	%D%/window.c %D%/window.h \
 	%D%/xalloc.h
 %C%_neartie_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS) $(ELF_CFLAGS) \
-	-DLIBDIR='"$(libdir)"' -DBINDIR='"$(bindir)"'
+	-DLIBDIR='"$(libdir)"' -DBINDIR='"$(bindir)"' \
+	-DLIB_FROM_BIN="\"`realpath -m --relative-to='$(bindir)' '$(libdir)'`\""
 %C%_neartie_LDFLAGS = $(AM_LDFLAGS) -pthread
 %C%_neartie_LDADD = %D%/libseed.a %D%/librule.a sql/libsql.a $(SQLITE_LIBS) $(ELF_LIBS) $(GSL_LIBS) -lm
 dist_man_MANS += %D%/neartie.1

@@ -14,7 +14,7 @@ AM_TESTS_ENVIRONMENT = \
 	  NEARTIE_SHARED='$(abs_top_srcdir)/../shared'; fi; export NEARTIE_SHARED;
 
 noinst_HEADERS += %D%/gguf_buf.h %D%/kernels_cuda.h %D%/tap.h
-EXTRA_DIST += %D%/testlib.sh %D%/gpu.sh %D%/gpu_capture.py %D%/gpu_engine.py %D%/gpu_probe.py $(sh_tests)
+EXTRA_DIST += %D%/deb.sh %D%/testlib.sh %D%/gpu.sh %D%/gpu_capture.py %D%/gpu_engine.py %D%/gpu_probe.py $(sh_tests)
 
 # Tools for the tests on a machine with a GPU: make gpu-tools.
 EXTRA_DIST += %D%/gpu_cupti.sh %D%/gpu_record.sh %D%/gpu_audit.c %D%/gpu_cases.cu %D%/gpu_cost.cu %D%/gpu_kernels.py %D%/gpu_trace.c
