@@ -22,9 +22,9 @@ model     golden.gguf
 arms      prefill (A) against decode (B)
 settings  all 2 are equal
 kernels   2 of 2 differ
-kind     name                                                                a  b
-kernels  _Z4gemmPf grid 8x1x1 block 256x1x1 smem 1024+2048 regs 128 code c1  2  
-kernels  _Z4gemvPf grid 64x2x1 block 128x1x1 smem 0+0 regs 40 code c2        1  2"
+kind     name                                                                             a  b
+kernels  _Z4gemmPf grid 8x1x1 block 256x1x1 smem 1024+2048 regs 128 code c1 constants d1  2  
+kernels  _Z4gemvPf grid 64x2x1 block 128x1x1 smem 0+0 regs 40 code c2 constants d1        1  2"
 is "the sections" "$(grep -E '^[A-Z][a-z][a-z ,'\'']*$' out)" "What was compared
 Agreement and noise
 Margins
