@@ -8,16 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_CLASS = 0x200, KEY_ARM, KEY_KEY, KEY_TOKENS };
+enum { KEY_CLASS = 0x200, KEY_ARM, KEY_KEY, KEY_TOKENS, KEY_JOIN };
 
 static const struct kind {
     const char *name;
     int (*run)(const struct import *import, struct err *err);
     int most_files;
-    bool takes_tokens;
+    bool takes_tokens, takes_join;
 } kinds[] = {
-    {"npy", import_npy, IMPORT_FILES, true},
+    {"npy", import_npy, IMPORT_FILES, true, false},
+    {"logprobs", import_logprobs, IMPORT_FILES, false, true},
 };
+
+#define KINDS "npy, logprobs"
 
 struct options {
     struct import import;
@@ -31,7 +34,7 @@ static void parse_kind(struct options *o, const char *arg, struct argp_state *st
         if (!strcmp(arg, kinds[i].name))
             o->kind = kinds + i;
     if (!o->kind)
-        argp_error(state, "%s: no such kind; npy", arg);
+        argp_error(state, "%s: no such kind; " KINDS, arg);
     o->import.kind = arg;
 }
 
@@ -48,11 +51,13 @@ static void check(const struct options *o, struct argp_state *state)
     if (!import->path)
         argp_error(state, "which file? -o FILE");
     if (!o->kind)
-        argp_error(state, "which kind? npy");
+        argp_error(state, "which kind? " KINDS);
     if (!import->n_files)
         argp_error(state, "which files? %s FILE...", o->kind->name);
     if (import->tokens && !o->kind->takes_tokens)
         argp_error(state, "--tokens %s: %s takes none", import->tokens, o->kind->name);
+    if (import->join && !o->kind->takes_join)
+        argp_error(state, "--join %s: %s takes none", import->join, o->kind->name);
     if (o->kind->takes_tokens && import->n_files == 1 && !import->tokens && !import->key)
         argp_error(state, "one file whose rows can join nothing: give a second one, or --tokens");
     for (int i = 0; i < import->n_files; i++)
@@ -82,6 +87,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_TOKENS:
         o->import.tokens = arg;
         return 0;
+    case KEY_JOIN:
+        o->import.join = arg;
+        return 0;
     case ARGP_KEY_ARG:
         if (o->kind)
             parse_file(o, arg, state);
@@ -108,17 +116,23 @@ static const struct argp_option options_table[] = {
      0},
     {"tokens", KEY_TOKENS, "FILE.npy", 0,
      "npy: the token ids of the rows, so that they join any record of the same tokens", 0},
+    {"join", KEY_JOIN, "WHAT", 0,
+     "logprobs: how two responses are known to be of one prompt: tokens, prompt, id, order "
+     "(default: the first of tokens, prompt and custom_id that every response states)",
+     0},
     {0},
 };
 
 static const struct argp argp = {
     options_table,
     parse,
-    "npy A.npy [B.npy...]",
+    "npy A.npy [B.npy...]\nlogprobs A.jsonl [B.jsonl...]",
     "Write a record from what another program left, an arm for each file. npy: whole logits, a row "
     "for each position, as [rows, vocabulary] of f32 or f16. Row N of one file is compared with "
     "row N of the other: all must come from the same tokens. With --tokens, ids as [tokens] or "
-    "[sequences, tokens]: the rows are those of the last positions of each sequence.",
+    "[sequences, tokens]: the rows are those of the last positions of each sequence. logprobs: "
+    "responses of OpenAI-compatible servers, SGLang or llama-server with log-probabilities, one a "
+    "line.",
     NULL,
     NULL,
     NULL,

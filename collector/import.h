@@ -18,7 +18,8 @@ struct import {
     const char *kind;   /* npy, ... */
     const char *cls;    /* "" = none given */
     const char *key;    /* NULL: not given */
-    const char *tokens; /* NULL: not given */
+    const char *tokens; /* npy; NULL: not given */
+    const char *join;   /* logprobs; NULL: not given */
     const char *files[IMPORT_FILES];
     const char *labels[IMPORT_FILES]; /* names of the arms, in the order of the files */
     int n_files;
@@ -36,6 +37,7 @@ struct import_row {
 };
 
 int import_npy(const struct import *import, struct err *err);
+int import_logprobs(const struct import *import, struct err *err);
 
 /* Where the tokens of a context are not known, this seeds its hash: from --key, so that what was
  * imported with the same key joins; otherwise random, so that it joins within this import alone. */

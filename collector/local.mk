@@ -49,6 +49,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/doc.c %D%/doc.h \
 	%D%/facts.c %D%/facts.h \
 	%D%/import.c %D%/import.h \
+	%D%/import_logprobs.c \
 	%D%/import_npy.c \
 	%D%/infer.c %D%/infer.h \
 	%D%/judge.c %D%/judge.h \
@@ -58,6 +59,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/launch.c %D%/launch.h \
 	%D%/list_numbers.c %D%/list_numbers.h \
 	%D%/load.c %D%/load.h \
+	%D%/logprobs.c %D%/logprobs.h \
 	%D%/main.c \
 	%D%/merge.c %D%/merge.h \
 	%D%/notes.c %D%/notes.h \
@@ -71,6 +73,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/report_window.c \
 	%D%/run_writer.c %D%/run_writer.h \
 	%D%/select.c %D%/select.h \
+	%D%/texts.c %D%/texts.h \
 	%D%/window.c %D%/window.h \
 	%D%/xalloc.h
 %C%_neartie_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS) $(ELF_CFLAGS) \

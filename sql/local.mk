@@ -6,6 +6,9 @@ sql_files = \
 	%D%/indexes.sql \
 	%D%/baseline_rows.sql \
 	%D%/baseline_run.sql \
+	%D%/import_line.sql \
+	%D%/import_texts.sql \
+	%D%/import_tokens.sql \
 	%D%/merge.sql \
 	%D%/merge_end.sql \
 	%D%/prune.sql \

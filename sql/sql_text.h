@@ -18,12 +18,15 @@ extern const char sql_views[];
 extern const char sql_baseline_run[];
 extern const char sql_baseline_rows[];
 extern const char sql_rotate[];
-extern const char sql_merge[];        /* for each file, attached as src */
-extern const char sql_merge_end[];    /* after all of them */
-extern const char sql_prune_weigh[];  /* prune: temp.weighed, by temp.prune_by */
-extern const char sql_prune_choose[]; /* temp.doomed */
-extern const char sql_prune_counts[]; /* a query: what goes */
-extern const char sql_prune[];        /* it goes */
-extern const char sql_indexes[];      /* made at close, or by the first reader */
+extern const char sql_merge[];         /* for each file, attached as src */
+extern const char sql_merge_end[];     /* after all of them */
+extern const char sql_prune_weigh[];   /* prune: temp.weighed, by temp.prune_by */
+extern const char sql_prune_choose[];  /* temp.doomed */
+extern const char sql_prune_counts[];  /* a query: what goes */
+extern const char sql_prune[];         /* it goes */
+extern const char sql_import_line[];   /* what a line of responses says */
+extern const char sql_import_tokens[]; /* the tokens in it */
+extern const char sql_import_texts[];  /* tables in memory */
+extern const char sql_indexes[];       /* made at close, or by the first reader */
 
 #endif

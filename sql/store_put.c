@@ -230,7 +230,7 @@ static int put_deltas(struct store *s, const struct record_row *row, struct err 
 
 static int put_n_vocab(struct store *s, int32_t n_vocab, struct err *err)
 {
-    if (s->n_vocab_known)
+    if (s->n_vocab_known || n_vocab <= 0)
         return 0;
     s->n_vocab_known = true;
     sqlite3_bind_int64(s->st[ST_N_VOCAB], 1, s->run_id);
