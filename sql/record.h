@@ -79,7 +79,7 @@ struct record_row {
     double lse;
     int32_t batch_row;
     int32_t input_token; /* -1 = unknown */
-    int32_t n_vocab; /* 0 = unknown */
+    int32_t n_vocab;     /* 0 = unknown */
     uint32_t n_nan, n_posinf, n_neginf;
     int32_t first_bad; /* lowest id that is NaN or +inf; -1 = none */
     float base_last;   /* the base row's k-th logit: bounds what its list lacks */
