@@ -3,11 +3,13 @@
  * the id that was sampled, and the context hash; - where there is none, or a memory operation left
  * it unknown.
  *   llama_host LIBRARY MODEL linked|dlsym   the way in which it finds the functions
+ *   llama_host LIBRARY MODEL threads        four threads that make and free contexts
  *   llama_host LIBRARY old                  one call, with a batch that has more members */
 #include "config.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,8 +113,8 @@ static void be_silent(int level, const char *text, void *user)
     (void)level, (void)text, (void)user;
 }
 
-static struct llama_context *ctx;
-static void *sampler;
+static __thread struct llama_context *ctx;
+static __thread void *sampler;
 static uint64_t start; /* the hash before the first token */
 static int32_t n_vocab;
 
@@ -276,15 +278,22 @@ static void start_again(struct text t[2])
     continue_first(&t[0], (int32_t[]){37}, 1);
 }
 
+static void make_context(void *model, struct params params)
+{
+    ctx = new_context(model, params);
+    if (!ctx)
+        die("no context");
+    set_threads(ctx, 1, 1);
+}
+
 /* Another model, as one that drafts: its contexts are its own. */
 static void draft(const char *path, struct params params)
 {
     struct text t = {{0}, 0, false};
     void *model = load_model(path, model_default());
-    ctx = model ? new_context(model, params) : NULL;
-    if (!ctx)
+    if (!model)
         die("no second model");
-    set_threads(ctx, 1, 1);
+    make_context(model, params);
     start = context_hash(0, (int32_t[]){2, 0, 0, 0, 0}, 5);
     prefill(&t, 0, prompt, N_PROMPT, N_PROMPT - 1);
     free_context(ctx);
@@ -296,14 +305,49 @@ static void sample_inside(void *model, struct params params)
 {
     if (!set_sampler)
         return;
-    ctx = new_context(model, params);
-    set_threads(ctx, 1, 1);
+    make_context(model, params);
     if (set_sampler(ctx, 0, sampler)) {
         int32_t tokens[2] = {50, 51};
         run((struct llama_batch){.n_tokens = 2, .token = tokens});
         fprintf(stderr, "sampled inside\n");
     }
     free_context(ctx);
+}
+
+static struct {
+    void *model;
+    struct params params;
+} shared;
+
+/* The same text in one context after the other. */
+static void *work(void *unused)
+{
+    sampler = chain_init(true);
+    chain_add(sampler, greedy());
+    for (int i = 0; i < 6; i++) {
+        struct text t = {{0}, 0, false};
+        make_context(shared.model, shared.params);
+        int32_t next = continue_first(&t, prompt, N_PROMPT);
+        for (int k = 0; k < 10; k++)
+            next = continue_first(&t, &next, 1);
+        clear(get_memory(ctx), true);
+        t.n = 0;
+        continue_first(&t, prompt, N_PROMPT);
+        free_context(ctx);
+    }
+    return unused;
+}
+
+static void work_in_threads(void *model, struct params params)
+{
+    pthread_t threads[4];
+    shared.model = model;
+    shared.params = params;
+    for (int i = 0; i < 4; i++)
+        if (pthread_create(&threads[i], NULL, work, NULL))
+            die("no thread");
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
 }
 
 static int be_old(void *lib)
@@ -330,7 +374,7 @@ int main(int argc, char **argv)
         die(argc > 2 ? dlerror() : "usage: llama_host LIBRARY MODEL linked|dlsym");
     if (argc < 4)
         return be_old(lib);
-    find_functions(lib, !strcmp(argv[3], "linked"));
+    find_functions(lib, strcmp(argv[3], "dlsym") != 0);
     log_set(be_silent, NULL);
     snprintf(folder, sizeof folder, "%s", argv[1]);
     *strrchr(folder, '/') = '\0';
@@ -343,10 +387,11 @@ int main(int argc, char **argv)
     struct params params = context_default();
     params.n_ctx = 256;
     params.n_seq_max = 2;
-    ctx = new_context(model, params);
-    if (!ctx)
-        die("no context");
-    set_threads(ctx, 1, 1);
+    if (!strcmp(argv[3], "threads")) {
+        work_in_threads(model, params);
+        return 0;
+    }
+    make_context(model, params);
     sampler = chain_init(true);
     chain_add(sampler, greedy());
     warm_up(ctx, true);

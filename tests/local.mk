@@ -102,6 +102,7 @@ check_PROGRAMS += %D%/cubin_t %D%/cupti_abi_t
 EXTRA_DIST += %D%/llama_node.mjs
 noinst_PROGRAMS += %D%/llama_host %D%/libllama.old.so
 %C%_llama_host_LDADD = sql/libsql.a
+%C%_llama_host_LDFLAGS = $(AM_LDFLAGS) -pthread
 %C%_libllama_old_so_SOURCES = %D%/fake_llama.c
 %C%_libllama_old_so_CFLAGS = $(WARN_CFLAGS) -fPIC -fvisibility=hidden
 %C%_libllama_old_so_LDFLAGS = -shared
