@@ -83,6 +83,15 @@ void lineage_copy(const struct lineage *from, struct lineage *to, int32_t p0, in
         to->parent = from->number;
 }
 
+void lineage_replace(struct lineage *l, const uint64_t *hash, int32_t n)
+{
+    lineage_clear(l);
+    if (n <= 0 || !make_room(l, n))
+        return;
+    memcpy(l->hash, hash, (size_t)n * sizeof *hash);
+    l->n = l->known = n;
+}
+
 void lineage_agree(struct lineage *l, int32_t n)
 {
     if (n == 0)

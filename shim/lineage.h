@@ -23,6 +23,10 @@ void lineage_remove(struct lineage *l, int32_t p0, int32_t p1);
 /* Positions p0 ... p1 - 1 of from were given to the sequence `to` as well. */
 void lineage_copy(const struct lineage *from, struct lineage *to, int32_t p0, int32_t p1);
 
+/* Another sequence took its place: n positions whose hashes are known; n 0: none is, or no memory.
+ */
+void lineage_replace(struct lineage *l, const uint64_t *hash, int32_t n);
+
 /* What stands from position p0 on is not known any more. */
 void lineage_spoil(struct lineage *l, int32_t p0);
 

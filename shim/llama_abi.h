@@ -85,14 +85,17 @@ typedef uintptr_t llama_word; /* a pointer, or a number that fits one */
       (struct llama_sampler *, struct llama_context *, int32_t))                                   \
     X(false, void, llama_sampler_apply, (struct llama_sampler *, struct llama_candidates *))       \
     X(false, void, llama_sampler_accept, (struct llama_sampler *, int32_t))                        \
-    X(false, llama_word, llama_state_set_data, (struct llama_context *, llama_word, llama_word))   \
-    X(false, llama_word, llama_state_seq_set_data,                                                 \
-      (struct llama_context *, llama_word, llama_word, int32_t))                                   \
-    X(false, llama_word, llama_state_seq_set_data_ext,                                             \
-      (struct llama_context *, llama_word, llama_word, int32_t, uint32_t))                         \
+    X(false, size_t, llama_state_set_data, (struct llama_context *, const void *, size_t))         \
+    X(false, size_t, llama_state_seq_get_data, (struct llama_context *, void *, size_t, int32_t))  \
+    X(false, size_t, llama_state_seq_get_data_ext,                                                 \
+      (struct llama_context *, void *, size_t, int32_t, uint32_t))                                 \
+    X(false, size_t, llama_state_seq_set_data,                                                     \
+      (struct llama_context *, const void *, size_t, int32_t))                                     \
+    X(false, size_t, llama_state_seq_set_data_ext,                                                 \
+      (struct llama_context *, const void *, size_t, int32_t, uint32_t))                           \
     X(false, bool, llama_state_load_file,                                                          \
       (struct llama_context *, const char *, int32_t *, size_t, size_t *))                         \
-    X(false, llama_word, llama_state_seq_load_file,                                                \
+    X(false, size_t, llama_state_seq_load_file,                                                    \
       (struct llama_context *, const char *, int32_t, int32_t *, size_t, size_t *))
 
 /* Those that are only called. */

@@ -44,7 +44,7 @@ EXTRA_DIST += %D%/libprobe.map
 %C%_libprobe_so_SOURCES = %D%/hooks.c %D%/inject.c %D%/interpose.c %D%/interpose.h \
 	%D%/interpose_ask.c %D%/interpose_int.h %D%/llama.c \
 	%D%/llama_facts.c %D%/llama_facts.h %D%/llama_lib.c %D%/llama_lib.h \
-	%D%/llama_sample.c %D%/llama_sample.h %D%/llama_weights.c
+	%D%/llama_sample.c %D%/llama_sample.h %D%/llama_state.c %D%/llama_weights.c
 %C%_libprobe_so_LDADD = %D%/libshim.a sql/libsql.a $(SQLITE_STATIC) -lm
 %C%_libprobe_so_DEPENDENCIES = %D%/libshim.a sql/libsql.a %D%/libprobe.map
 %C%_libprobe_so_LDFLAGS = $(AM_LDFLAGS) -shared -pthread -Wl,-soname,libprobe.so -Wl,-z,defs \

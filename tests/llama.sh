@@ -67,12 +67,12 @@ for way in $ways; do
         "$(cat bare.out)"
     is "$way: rows of each phase, and the forwards" "$(sql run.db "SELECT phase, label, class, count(*),
         count(DISTINCT forward_id) FROM logits JOIN arms USING (arm_id) GROUP BY arm_id
-        ORDER BY 1, 2" | sed 's/|/ /g')" "decode decode precision 12 9
-prefill prefill precision 4 3
+        ORDER BY 1, 2" | sed 's/|/ /g')" "decode decode precision 14 11
+prefill prefill precision 6 5
 prefill prefill, model 2 weights 2 1
 verify verify precision 3 1"
     is "$way: contexts that are known, and not" "$(sql run.db "SELECT count(context_hash),
-        count(*) - count(context_hash) FROM logits")" "18|3"
+        count(*) - count(context_hash) FROM logits")" "22|3"
     inside=$(grep -c 'sampled inside' bare.err)
     is "$way: what was not recorded is said" \
         "$(sql run.db "SELECT count, detail FROM gaps WHERE kind = 'no_logits'")" \

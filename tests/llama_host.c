@@ -38,6 +38,11 @@ static float *(*logits_ith)(struct llama_context *, int32_t);
 static size_t (*state_size)(struct llama_context *),
     (*state_get)(struct llama_context *, void *, size_t),
     (*state_set)(struct llama_context *, const void *, size_t);
+static size_t (*seq_size)(struct llama_context *, int32_t),
+    (*seq_get)(struct llama_context *, void *, size_t, int32_t),
+    (*seq_set)(struct llama_context *, const void *, size_t, int32_t),
+    (*seq_save)(struct llama_context *, const char *, int32_t, const int32_t *, size_t),
+    (*seq_load)(struct llama_context *, const char *, int32_t, int32_t *, size_t, size_t *);
 static int32_t (*decode)(struct llama_context *, struct llama_batch);
 static void (*free_context)(struct llama_context *);
 static void (*set_threads)(struct llama_context *, int32_t, int32_t);
@@ -72,6 +77,11 @@ static const struct {
     {"llama_state_get_size", &state_size, false},
     {"llama_state_get_data", &state_get, false},
     {"llama_state_set_data", &state_set, false},
+    {"llama_state_seq_get_size", &seq_size, false},
+    {"llama_state_seq_get_data", &seq_get, false},
+    {"llama_state_seq_set_data", &seq_set, false},
+    {"llama_state_seq_save_file", &seq_save, false},
+    {"llama_state_seq_load_file", &seq_load, false},
     {"llama_decode", &decode, false},
     {"llama_free", &free_context, false},
     {"llama_set_n_threads", &set_threads, false},
@@ -278,6 +288,31 @@ static void start_again(struct text t[2])
     continue_first(&t[0], (int32_t[]){37}, 1);
 }
 
+/* A sequence that makes room and comes back, from memory and from a file. */
+static void come_back(void)
+{
+    struct text kept = {{0}, 0, false}, t = {{0}, 0, false};
+    void *memory = get_memory(ctx);
+    clear(memory, true);
+    continue_first(&kept, prompt, N_PROMPT);
+    size_t size = seq_size(ctx, 0), n;
+    void *state = malloc(size);
+    if (!state || seq_get(ctx, state, size, 0) == 0 ||
+        seq_save(ctx, "sequence.state", 0, kept.tokens, (size_t)kept.n) == 0)
+        die("no state");
+    clear(memory, true);
+    continue_first(&t, prompt + 1, 3);
+    if (seq_set(ctx, state, size, 0) == 0)
+        die("the state cannot be read");
+    t = kept;
+    continue_first(&t, (int32_t[]){60}, 1);
+    clear(memory, true);
+    if (seq_load(ctx, "sequence.state", 0, kept.tokens, TOKENS_MAX, &n) == 0)
+        die("the state's file cannot be read");
+    continue_first(&kept, (int32_t[]){61}, 1);
+    free(state);
+}
+
 static void make_context(void *model, struct params params)
 {
     ctx = new_context(model, params);
@@ -403,6 +438,7 @@ int main(int argc, char **argv)
     fork_second(t);
     spoil(t);
     start_again(t);
+    come_back();
     free_context(ctx);
     sample_inside(model, params);
     free_model(model);
