@@ -17,7 +17,7 @@ noinst_HEADERS += %D%/gguf_buf.h %D%/kernels_cuda.h %D%/tap.h
 EXTRA_DIST += %D%/deb.sh %D%/testlib.sh %D%/gpu.sh %D%/gpu_capture.py %D%/gpu_engine.py %D%/gpu_probe.py $(sh_tests)
 
 # Tools for the tests on a machine with a GPU: make gpu-tools.
-EXTRA_DIST += %D%/gpu_cupti.sh %D%/gpu_record.sh %D%/gpu_audit.c %D%/gpu_cases.cu %D%/gpu_cost.cu %D%/gpu_kernels.py %D%/gpu_python.py %D%/gpu_trace.c
+EXTRA_DIST += %D%/gpu_cupti.sh %D%/gpu_record.sh %D%/gpu_audit.c %D%/gpu_cases.cu %D%/gpu_cost.cu %D%/gpu_kernels.py %D%/gpu_programs.py %D%/gpu_programs.sh %D%/gpu_python.py %D%/gpu_trace.c %D%/gpu_triton.py
 if CUDA
 gpu_tools = %D%/gpu_audit.so %D%/gpu_cases %D%/gpu_cost %D%/gpu_trace.so
 CLEANFILES += $(gpu_tools)
