@@ -18,9 +18,10 @@ static const struct kind {
 } kinds[] = {
     {"npy", import_npy, IMPORT_FILES, true, false},
     {"logprobs", import_logprobs, IMPORT_FILES, false, true},
+    {"kld", import_kld, IMPORT_FILES, false, false},
 };
 
-#define KINDS "npy, logprobs"
+#define KINDS "npy, logprobs, kld"
 
 struct options {
     struct import import;
@@ -126,13 +127,13 @@ static const struct argp_option options_table[] = {
 static const struct argp argp = {
     options_table,
     parse,
-    "npy A.npy [B.npy...]\nlogprobs A.jsonl [B.jsonl...]",
+    "npy A.npy [B.npy...]\nlogprobs A.jsonl [B.jsonl...]\nkld A.kld [B.kld...]",
     "Write a record from what another program left, an arm for each file. npy: whole logits, a row "
     "for each position, as [rows, vocabulary] of f32 or f16. Row N of one file is compared with "
     "row N of the other: all must come from the same tokens. With --tokens, ids as [tokens] or "
     "[sequences, tokens]: the rows are those of the last positions of each sequence. logprobs: "
     "responses of OpenAI-compatible servers, SGLang or llama-server with log-probabilities, one a "
-    "line.",
+    "line. kld: files of llama-perplexity --kl-divergence-base.",
     NULL,
     NULL,
     NULL,

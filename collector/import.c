@@ -2,11 +2,13 @@
 
 #include "collector/import.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 uint64_t import_seed(const struct import *import)
 {
@@ -19,6 +21,12 @@ uint64_t import_seed(const struct import *import)
         seed = XXH3_64bits(&now, sizeof now);
     }
     return seed;
+}
+
+void import_progress(const struct import *import, const char *what, int64_t n)
+{
+    if (n && n % 100 == 0 && isatty(STDERR_FILENO))
+        fprintf(stderr, "neartie: %s: %s %" PRId64 "\033[K\r", import->path, what, n);
 }
 
 int import_put_head(struct run_writer *w, const struct import *import, uint32_t phase,

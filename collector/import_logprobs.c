@@ -13,7 +13,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* How the contexts of two responses are known to be equal, strongest first. */
 enum way { BY_TOKENS, BY_PROMPT, BY_ID, BY_ORDER, N_WAYS };
@@ -188,13 +187,6 @@ static int note_response(struct input *in, const struct logprobs *lines, int fil
     return 0;
 }
 
-/* A long file shows that something happens. */
-static void show_progress(const char *path, const char *what, int64_t n)
-{
-    if (n && n % 100 == 0 && isatty(STDERR_FILENO))
-        fprintf(stderr, "\rneartie: %s: %s response %" PRId64 "\033[K\r", path, what, n);
-}
-
 static int note_file(struct input *in, struct logprobs *lines, int file, struct err *err)
 {
     struct logprob_response response;
@@ -202,7 +194,7 @@ static int note_file(struct input *in, struct logprobs *lines, int file, struct 
     int rc;
     while ((rc = logprobs_next(lines, &response, err)) > 0) {
         uint64_t n_tokens = 0;
-        show_progress(in->import->files[file], "checking", response.number);
+        import_progress(in->import, "checking response", response.number);
         while (!response.is_failed && (rc = logprobs_token(lines, &token, err)) > 0) {
             if (!n_tokens++ && note_response(in, lines, file, &response, err))
                 return -1;
@@ -369,7 +361,7 @@ static int put_file(struct input *in, struct logprobs *lines, int file, void *wr
     int rc;
     while ((rc = logprobs_next(lines, &response, err)) > 0) {
         bool begun = response.goes_on;
-        show_progress(in->import->files[file], "writing", response.number);
+        import_progress(in->import, "writing response", response.number);
         while (!response.is_failed && (rc = logprobs_token(lines, &token, err)) > 0) {
             if (!begun)
                 begin_choices(in, &response);

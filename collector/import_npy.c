@@ -45,6 +45,7 @@ static int put_rows(struct run_writer *w, struct input *in, struct err *err)
     struct import_row at = {.n_vocab = in->files[0].n_cols};
     for (int64_t n = 0; n < in->files[0].n_rows; n++) {
         const struct record_row *base = NULL, *row;
+        import_progress(in->import, "row", n);
         place_row(in, n, seed, &prev, &at);
         for (int i = 0; i < in->import->n_files; i++) {
             struct record_forward forward = {

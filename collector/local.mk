@@ -49,6 +49,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/doc.c %D%/doc.h \
 	%D%/facts.c %D%/facts.h \
 	%D%/import.c %D%/import.h \
+	%D%/import_kld.c \
 	%D%/import_logprobs.c \
 	%D%/import_npy.c \
 	%D%/infer.c %D%/infer.h \
@@ -56,6 +57,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/judge_args.c %D%/judge_args.h \
 	%D%/judge_print.c \
 	%D%/judge_words.c \
+	%D%/kld.c %D%/kld.h \
 	%D%/launch.c %D%/launch.h \
 	%D%/list_numbers.c %D%/list_numbers.h \
 	%D%/load.c %D%/load.h \

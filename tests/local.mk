@@ -44,6 +44,7 @@ sh_tests = \
 	%D%/cli_fallback.sh \
 	%D%/cli_fault.sh \
 	%D%/cli_import.sh \
+	%D%/cli_import_kld.sh \
 	%D%/cli_import_logprobs.sh \
 	%D%/cli_kernels.sh \
 	%D%/cli_kill.sh \
