@@ -19,14 +19,14 @@ static const struct kind {
     {"npy", import_npy, IMPORT_FILES, true, false},
     {"logprobs", import_logprobs, IMPORT_FILES, false, true},
     {"kld", import_kld, IMPORT_FILES, false, false},
+    {"seed-log", import_seed_log, IMPORT_FILES, false, false},
 };
 
-#define KINDS "npy, logprobs, kld"
+#define KINDS "npy, logprobs, kld, seed-log"
 
 struct options {
     struct import import;
     const struct kind *kind;
-    int n_labels;
 };
 
 static void parse_kind(struct options *o, const char *arg, struct argp_state *state)
@@ -78,9 +78,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         o->import.cls = arg;
         return 0;
     case KEY_ARM:
-        if (o->n_labels == IMPORT_FILES)
+        if (o->import.n_labels == IMPORT_FILES)
             argp_error(state, "--arm %s: more than %d arms", arg, IMPORT_FILES);
-        o->import.labels[o->n_labels++] = arg;
+        o->import.labels[o->import.n_labels++] = arg;
         return 0;
     case KEY_KEY:
         o->import.key = arg;
@@ -127,13 +127,14 @@ static const struct argp_option options_table[] = {
 static const struct argp argp = {
     options_table,
     parse,
-    "npy A.npy [B.npy...]\nlogprobs A.jsonl [B.jsonl...]\nkld A.kld [B.kld...]",
+    "npy A.npy [B.npy...]\nlogprobs A.jsonl [B.jsonl...]\nkld A.kld [B.kld...]\nseed-log LOG...",
     "Write a record from what another program left, an arm for each file. npy: whole logits, a row "
     "for each position, as [rows, vocabulary] of f32 or f16. Row N of one file is compared with "
     "row N of the other: all must come from the same tokens. With --tokens, ids as [tokens] or "
     "[sequences, tokens]: the rows are those of the last positions of each sequence. logprobs: "
     "responses of OpenAI-compatible servers, SGLang or llama-server with log-probabilities, one a "
-    "line. kld: files of llama-perplexity --kl-divergence-base.",
+    "line. kld: files of llama-perplexity --kl-divergence-base. seed-log: "
+    "logs of argmax-margin-probe, a sequence each, of the two arms that it compares.",
     NULL,
     NULL,
     NULL,

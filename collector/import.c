@@ -29,8 +29,7 @@ void import_progress(const struct import *import, const char *what, int64_t n)
         fprintf(stderr, "neartie: %s: %s %" PRId64 "\033[K\r", import->path, what, n);
 }
 
-int import_put_head(struct run_writer *w, const struct import *import, uint32_t phase,
-                    struct err *err)
+int import_put_source(struct run_writer *w, const struct import *import, struct err *err)
 {
     char engine[32];
     snprintf(engine, sizeof engine, "neartie import %s", import->kind);
@@ -41,10 +40,20 @@ int import_put_head(struct run_writer *w, const struct import *import, uint32_t 
     for (int i = 0; i < import->n_files; i++) {
         char name[16];
         snprintf(name, sizeof name, "import_%c", 'a' + i);
-        if (run_put_setting(w, name, import->files[i], err) ||
-            run_put_arm(w, i + 1, import->labels[i], phase, import->cls, err))
+        if (run_put_setting(w, name, import->files[i], err))
             return -1;
     }
+    return 0;
+}
+
+int import_put_head(struct run_writer *w, const struct import *import, uint32_t phase,
+                    struct err *err)
+{
+    if (import_put_source(w, import, err))
+        return -1;
+    for (int i = 0; i < import->n_files; i++)
+        if (run_put_arm(w, i + 1, import->labels[i], phase, import->cls, err))
+            return -1;
     return 0;
 }
 

@@ -22,7 +22,7 @@ struct import {
     const char *join;   /* logprobs; NULL: not given */
     const char *files[IMPORT_FILES];
     const char *labels[IMPORT_FILES]; /* names of the arms, in the order of the files */
-    int n_files;
+    int n_files, n_labels;            /* labels that were given; the others are a, b, ... */
 };
 
 /* A row of whole logits. */
@@ -39,6 +39,7 @@ struct import_row {
 int import_npy(const struct import *import, struct err *err);
 int import_logprobs(const struct import *import, struct err *err);
 int import_kld(const struct import *import, struct err *err);
+int import_seed_log(const struct import *import, struct err *err);
 
 /* Where the tokens of a context are not known, this seeds its hash: from --key, so that what was
  * imported with the same key joins; otherwise random, so that it joins within this import alone. */
@@ -47,7 +48,10 @@ uint64_t import_seed(const struct import *import);
 /* On a terminal, say now and then how far a long import is: n of what. */
 void import_progress(const struct import *import, const char *what, int64_t n);
 
-/* Settings that say where the run comes from, and the arms; phase: enum probe_phase. */
+/* Settings that say where the run comes from. */
+int import_put_source(struct run_writer *w, const struct import *import, struct err *err);
+
+/* These, and an arm for each file; phase: enum probe_phase. */
 int import_put_head(struct run_writer *w, const struct import *import, uint32_t phase,
                     struct err *err);
 

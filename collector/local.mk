@@ -52,6 +52,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/import_kld.c \
 	%D%/import_logprobs.c \
 	%D%/import_npy.c \
+	%D%/import_seed.c \
 	%D%/infer.c %D%/infer.h \
 	%D%/judge.c %D%/judge.h \
 	%D%/judge_args.c %D%/judge_args.h \

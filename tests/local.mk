@@ -46,6 +46,7 @@ sh_tests = \
 	%D%/cli_import.sh \
 	%D%/cli_import_kld.sh \
 	%D%/cli_import_logprobs.sh \
+	%D%/cli_import_seed.sh \
 	%D%/cli_kernels.sh \
 	%D%/cli_kill.sh \
 	%D%/cli_merge.sh \
