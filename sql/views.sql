@@ -9,11 +9,14 @@ SELECT l.row_id AS row_id, j.key + 1 AS rank, j.value ->> 0 AS token,
 FROM logits AS l, json_each(l.topk) AS j;
 
 -- Differences against a row of the same context: at token, this row's logit, exact; the base row's; and
--- logit - base_logit. bound 1: base_logit is the most that it can be, delta the least.
+-- logit - base_logit. bound 1: base_logit is the most that it can be, delta the least. base_run_uuid:
+-- base_row_id is a row of that run in another file; NULL: it is one of this file.
 CREATE VIEW IF NOT EXISTS deltas AS
 SELECT d.row_id AS row_id, d.base_row_id AS base_row_id, j.value ->> 0 AS token,
        (j.value ->> 1) / d.scale AS logit, (j.value ->> 2) / d.scale AS base_logit,
-       ((j.value ->> 1) - (j.value ->> 2)) / d.scale AS delta, coalesce(j.value ->> 3, 0) AS bound
+       ((j.value ->> 1) - (j.value ->> 2)) / d.scale AS delta, coalesce(j.value ->> 3, 0) AS bound,
+       (SELECT f.base_run_uuid FROM logits AS l JOIN forwards AS f ON f.forward_id = l.forward_id
+        WHERE l.row_id = d.row_id) AS base_run_uuid
 FROM delta_lists AS d, json_each(d.list) AS j;
 
 -- Margins of every arm, each with its rank among the arm's own: 1 is the smallest, equal margins
@@ -107,9 +110,11 @@ SELECT row_a, row_b, arm_id_a, arm_id_b, seq_id, pos, context_hash,
            coalesce(abs(b_b1 - a_b1), b_b1 - last_a, 0.0),
            coalesce(abs(b_b2 - a_b2), b_b2 - last_a, 0.0)) AS delta,
        coalesce((SELECT max(abs(d.delta)) FROM deltas AS d
-                 WHERE d.row_id = row_b AND d.base_row_id = row_a AND d.bound = 0),
+                 WHERE d.row_id = row_b AND d.base_row_id = row_a AND d.bound = 0
+                   AND d.base_run_uuid IS NULL),
                 (SELECT max(abs(d.delta)) FROM deltas AS d
-                 WHERE d.row_id = row_a AND d.base_row_id = row_b AND d.bound = 0),
+                 WHERE d.row_id = row_a AND d.base_row_id = row_b AND d.bound = 0
+                   AND d.base_run_uuid IS NULL),
                 (SELECT max(d) FROM (
                     SELECT abs(sum(x)) AS d FROM (
                         SELECT j.value ->> 0 AS token, 0.0 - (j.value ->> 1) AS x

@@ -209,6 +209,13 @@ int main(void)
         exec("indexes", sql_indexes);
         test_pairs();
         test_figures();
+        exec("deltas against a row of another file",
+             "UPDATE forwards SET base_run_uuid = 'ff' WHERE forward_id = 5");
+        is_rows("a number of another file's row is none of this one's",
+                "SELECT max_delta FROM pairs WHERE row_a = 4 AND row_b = 10", "0.5\n");
+        is_rows("deltas says whose row it is",
+                "SELECT DISTINCT row_id, base_row_id, base_run_uuid FROM deltas ORDER BY 1",
+                "8|2|\n10|4|ff\n");
         is_rows("every reference of the golden record holds", "PRAGMA foreign_key_check", "");
     }
     sqlite3_close(db);
