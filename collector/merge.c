@@ -145,13 +145,31 @@ static int attach(struct merge *m, const char *path, const char *how, struct err
     return rc ? -1 : 0;
 }
 
+/* What was not taken over, in a line. */
+static int say_conflicts(struct merge *m, const char *path, struct err *err)
+{
+    sqlite3_stmt *st;
+    if (sqlite3_prepare_v2(m->out, "SELECT coalesce(sum(n), 0) FROM temp.other_texts", -1, &st,
+                           NULL))
+        return fail(m, path, err);
+    int64_t n = sqlite3_step(st) == SQLITE_ROW ? sqlite3_column_int64(st, 0) : 0;
+    sqlite3_finalize(st);
+    if (n)
+        fprintf(stderr,
+                "%s: texts of %lld token ids differ from those of a file before it, which "
+                "stay\n",
+                path, (long long)n);
+    return 0;
+}
+
 static int add(struct merge *m, const char *path, struct err *err)
 {
     if (check_source(m, path, err) ||
         (attach(m, path, "mode=ro", err) && attach(m, path, "immutable=1", err)))
         return -1;
     int rc = exec(m, "BEGIN", path, err) || exec(m, sql_merge, path, err) ||
-                     exec(m, "COMMIT", path, err) || exec(m, "DETACH src", path, err)
+                     exec(m, "COMMIT", path, err) || say_conflicts(m, path, err) ||
+                     exec(m, "DETACH src", path, err)
                  ? -1
                  : 0;
     return rc;

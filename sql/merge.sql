@@ -129,6 +129,15 @@ ORDER BY d.row_id;
 INSERT INTO main.gaps
 SELECT g.gap_id + b.gap, g.run_id + b.run, g.forward_id + b.forward, g.kind, g.count, g.detail
 FROM src.gaps AS g, temp.base AS b ORDER BY g.gap_id;
+-- Of two texts for one token id the first stays; every run of the model says how many it has otherwise.
+DROP TABLE IF EXISTS temp.other_texts;
+CREATE TEMP TABLE other_texts AS SELECT s.model_hash AS model_hash, count(*) AS n
+FROM src.vocab AS s JOIN main.vocab AS m USING (model_hash, token)
+WHERE s.text IS NOT m.text GROUP BY s.model_hash;
+INSERT INTO main.gaps(run_id, kind, count, detail)
+SELECT r.run_id + b.run, 'texts_differ', o.n, 'a file before it has other texts for these token ids'
+FROM temp.base AS b, temp.other_texts AS o
+JOIN src.runs AS r ON coalesce(r.model_hash, '') = o.model_hash ORDER BY r.run_id;
 INSERT OR IGNORE INTO main.vocab SELECT * FROM src.vocab;
 -- Of calibrations with one name, those that differ are numbered.
 INSERT INTO main.calibrations(label, class, control, n, scale, quantiles)

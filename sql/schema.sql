@@ -208,6 +208,7 @@ CREATE TABLE graph_execs(
 -- kernel_lists_lost, modules_left_out, modules_unread, kernels_paused; cupti_refused, with the reason;
 -- probe_not_loaded: what `neartie record` knows of a program that it was not loaded into;
 -- baseline_unread, baseline_rows_left_out: PROBE_BASELINE; import: what `neartie import` cannot know.
+-- Of `neartie merge`: texts_differ, token ids that have another text in the file merged before it.
 -- Kinds of `neartie prune`: rows_pruned, and deltas_pruned, lists of rows that stay whose base row went.
 CREATE TABLE gaps(
     gap_id     INTEGER PRIMARY KEY,

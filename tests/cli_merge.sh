@@ -84,6 +84,16 @@ is "a base row that is in the file now is named by its number here; a wrong one 
         JOIN logits AS l USING (row_id) JOIN forwards USING (forward_id) WHERE d.row_id < 11" | xargs)" \
     "8|2|1 9|3|1 10|$((5 - n))|0"
 
+# --- two texts for one token id ---
+cp twin.db renamed.db
+sql renamed.db "UPDATE vocab SET text = text || 'x' WHERE token IN (1, 5)"
+is "texts that differ are told" "$(failure "$neartie" merge -o texts.db golden.db renamed.db)" \
+    "0 renamed.db: texts of 2 token ids differ from those of a file before it, which stay"
+is "and counted for each run of the model; the first text stays" \
+    "$(sql texts.db "SELECT group_concat(run_id || ' ' || count) FROM gaps WHERE kind = 'texts_differ';
+        SELECT text FROM vocab WHERE token = 1")" "3 2,4 2
+ the"
+
 # --- what is refused ---
 before=$(md5sum all.db)
 is "a file that exists" "$(failure "$neartie" merge -o all.db golden.db)" \
