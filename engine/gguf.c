@@ -79,6 +79,29 @@ struct gguf_str gguf_tensor_name_at(const struct gguf *g, size_t i)
 {
     return g->tensors[i].name;
 }
+
+/* Files that are mapped; opened and closed by one thread. */
+static struct gguf *volatile mapped;
+
+const struct gguf *gguf_mapped_at(const void *address)
+{
+    const struct gguf *g = mapped;
+    while (g && (uintptr_t)address - (uintptr_t)g->map >= g->size)
+        g = g->next;
+    return g;
+}
+
+static void forget(const struct gguf *g)
+{
+    if (mapped == g) {
+        mapped = g->next;
+        return;
+    }
+    for (struct gguf *at = mapped; at; at = at->next)
+        if (at->next == g)
+            at->next = g->next;
+}
+
 static int map_file(struct gguf *g, struct err *err)
 {
     int rc = -1;
@@ -107,6 +130,8 @@ static int map_file(struct gguf *g, struct err *err)
     g->map = map;
     g->size = (size_t)st.st_size;
     g->is_mapped = true;
+    g->next = mapped;
+    mapped = g;
     rc = 0;
 out:
     close(fd);
@@ -168,8 +193,10 @@ void gguf_close(struct gguf *g)
     free(g->tensors);
     free(g->key_index.slot);
     free(g->tensor_index.slot);
-    if (g->is_mapped)
+    if (g->is_mapped) {
+        forget(g);
         munmap((void *)g->map, g->size);
+    }
     free(g->path);
     free(g);
 }

@@ -60,6 +60,9 @@ void gguf_close(struct gguf *g); /* NULL is fine */
  * after GGUF_NAME_MAX_BYTES comes "...". Returns buf. */
 const char *gguf_printable(struct gguf_str s, char buf[static GGUF_NAME_MAX_BYTES + 4]);
 
+/* The file that gguf_open has mapped at an address, or NULL. A signal handler may ask. */
+const struct gguf *gguf_mapped_at(const void *address);
+
 const char *gguf_path(const struct gguf *g);
 uint32_t gguf_version(const struct gguf *g);
 size_t gguf_size_bytes(const struct gguf *g);

@@ -22,7 +22,8 @@ struct gguf {
     char *path;
     const uint8_t *map;
     size_t size;
-    bool is_mapped; /* by us, to be unmapped */
+    bool is_mapped;    /* by us, to be unmapped */
+    struct gguf *next; /* that we have mapped */
     uint32_t version;
     uint64_t alignment;
     size_t n_keys, n_tensors;

@@ -2,9 +2,11 @@
 #include "config.h"
 
 #include "engine/cmd.h"
+#include "engine/gguf.h"
 #include "err.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -85,6 +87,35 @@ static void print_error(const char *text)
     putc('\n', stderr);
 }
 
+static void put(const char *text)
+{
+    ssize_t n = write(STDERR_FILENO, text, strlen(text));
+    (void)n;
+}
+
+/* A page of a mapped file that cannot be read any more. Other faults of the kind end the process as
+ * they would. */
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    const struct gguf *g = gguf_mapped_at(info->si_addr);
+    (void)context;
+    if (!g) {
+        signal(number, SIG_DFL);
+        return; /* to the access, which fails again */
+    }
+    put("neartie-engine: ");
+    put(gguf_path(g));
+    put(": cannot be read any more: it was truncated or replaced in place, or its disk fails\n");
+    _exit(EXIT_FAILURE);
+}
+
+static void watch_mappings(void)
+{
+    struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO}, now;
+    if (!sigaction(SIGBUS, NULL, &now) && now.sa_handler == SIG_DFL)
+        sigaction(SIGBUS, &action, NULL);
+}
+
 int main(int argc, char **argv)
 {
     static const struct argp argp = {
@@ -98,6 +129,7 @@ int main(int argc, char **argv)
     char name[64];
     argp_err_exit_status = 2;
     on_exit(flush_output, NULL);
+    watch_mappings();
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &line);
     snprintf(name, sizeof name, "neartie-engine %s", line.cmd->name);
     argv[line.first] = name;

@@ -226,6 +226,20 @@ is "bench" "$status $(cut -d, -f1-5 "$tmp/out" | tr '\n' ' ')" \
     "0 phase,tokens,context,batch,probe prefill,8,0,1,none decode,4,3,2,none "
 refuses "bench of nothing" "nothing to measure" "$engine" bench "$dense" --prefill 0 --decode 0
 
+# ---- a model file that is cut while it is mapped ----
+if [ "$SANITIZE" = no ]; then
+    cp "$dense" "$tmp/cut.gguf"
+    "$engine" generate "$tmp/cut.gguf" -p Once -n 100000 --ignore-end >"$tmp/out" 2>"$tmp/err" &
+    pid=$!
+    until [ -s "$tmp/out" ] || ! kill -0 $pid 2>"$tmp/gone"; do sleep 0.02; done
+    truncate -s 4096 "$tmp/cut.gguf"
+    wait $pid
+    is "a model file that is truncated under the engine" "$? $(cat "$tmp/err")" \
+        "1 neartie-engine: $tmp/cut.gguf: cannot be read any more: it was truncated or replaced in place, or its disk fails"
+else
+    skip "a model file that is truncated under the engine" "a sanitizer takes the signal"
+fi
+
 # ---- against other implementations ----
 if [ -n "${NEARTIE_SHARED-}" ]; then
     for name in tiny-qwen3 tiny-qwen35; do
