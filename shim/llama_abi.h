@@ -131,6 +131,8 @@ typedef uintptr_t llama_word; /* a pointer, or a number that fits one */
     X(false, int32_t, llama_token_to_piece,                                                        \
       (const struct llama_vocab *, int32_t, char *, int32_t, int32_t, bool))                       \
     X(false, const char *, ggml_type_name, (int32_t))                                              \
+    X(false, int64_t, ggml_blck_size, (int32_t))                                                   \
+    X(false, size_t, ggml_type_size, (int32_t))                                                    \
     X(false, struct llama_sampler *, llama_sampler_init_greedy, (void))                            \
     X(false, void, llama_sampler_free, (struct llama_sampler *))
 

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shim/gguf_hash.h"
+
 enum {
     MODELS = 16,
     DESCRIBED = 4, /* contexts whose settings are recorded */
@@ -17,7 +19,8 @@ enum {
     FTYPE_GUESSED = 1024, /* a flag */
     TYPE_F32 = 0,
     TYPE_F16 = 1,
-    TYPE_BF16 = 30
+    TYPE_BF16 = 30,
+    TYPES = 40 /* of tensors; those up to MXFP4 */
 };
 
 /* The models of the process; in the order of their first batches they are numbered from 1. */
@@ -221,6 +224,10 @@ static void tell_model(const struct teller *t, const struct llama_lib *lib,
     char text[256];
     if (path[0])
         tell(t, "model_path", "%s", path);
+    struct gguf_types types = {lib->ggml_blck_size, lib->ggml_type_size, TYPES};
+    uint64_t hash;
+    if (path[0] && types.values && types.bytes && gguf_hash(path, &types, &hash))
+        tell(t, "model_hash", "%016" PRIx64, hash);
     if (lib->llama_model_desc && lib->llama_model_desc(model, text, sizeof text) > 0)
         tell(t, "model", "%s", text);
     if (lib->llama_model_meta_val_str &&

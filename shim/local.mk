@@ -22,6 +22,7 @@ noinst_LIBRARIES += %D%/libshim.a
 	%D%/core.c %D%/core.h \
 	%D%/facts.c %D%/facts.h \
 	%D%/files.c %D%/files.h \
+	%D%/gguf_hash.c %D%/gguf_hash.h \
 	%D%/gpu.c %D%/gpu.h \
 	%D%/identity.c %D%/identity.h \
 	%D%/lineage.c %D%/lineage.h %D%/llama_cache.c %D%/llama_cache.h %D%/llama_abi.h \

@@ -93,6 +93,8 @@ n_threads 1
 n_ubatch 256"
     is "$way: the engine" "$(sql run.db "SELECT engine, n_vocab, model_path FROM runs")" \
         "llama.cpp 0.5.0-dev|2048|$data/tiny-qwen3-q8_0.gguf"
+    is "$way: the weights, as our engine names them" "$(sql run.db "SELECT model_hash FROM runs")" \
+        "$("$engine" info "$data/tiny-qwen3-q8_0.gguf" | sed -n 's/^hash *//p')"
     "$engine" tokenize "$data/tiny-qwen3-q8_0.gguf" -p " the and" --format ids >ids.out
     is "$way: texts of tokens" "$(sql run.db "SELECT group_concat(token, ' '), group_concat(CAST(text AS TEXT), '')
         FROM (SELECT * FROM vocab WHERE CAST(text AS TEXT) IN (' the', ' and') ORDER BY text DESC)")" \
