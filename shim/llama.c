@@ -176,11 +176,13 @@ static void end(const struct decoding *d, int32_t rc)
 int32_t llama_decode(struct llama_context *ctx, struct llama_passed batch)
 {
     int kept = errno;
-    struct llama_lib *lib = LLAMA_LIB();
+    struct llama_lib *lib = LLAMA_LIB(ctx);
     struct decoding d = {.lib = lib, .ctx = ctx, .batch = &batch.batch};
     if (!lib)
         return -1;
     llama_sample_reset();
+    if (llama_lib_missed())
+        note("llama", 1, "a second libllama that was found by dlsym is not recorded");
     if (is_known(lib) && ctx && batch.batch.n_tokens > 0)
         begin(&d);
     errno = kept;
@@ -194,10 +196,13 @@ int32_t llama_decode(struct llama_context *ctx, struct llama_passed batch)
 
 void llama_free(struct llama_context *ctx)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     struct cache *c = cache_lock(ctx);
     if (c)
         cache_forget(c);
+    llama_lib_disown(ctx);
+    if (lib && lib->llama_get_memory && ctx)
+        llama_lib_disown(lib->llama_get_memory(ctx));
     if (lib && lib->llama_free)
         lib->llama_free(ctx);
 }
@@ -229,7 +234,7 @@ static void encoded(struct cache *c, const struct llama_batch *b)
 
 int32_t llama_encode(struct llama_context *ctx, struct llama_passed batch)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     if (!lib || !lib->llama_encode)
         return -1;
     int32_t rc = lib->llama_encode(ctx, batch);
@@ -244,7 +249,7 @@ int32_t llama_encode(struct llama_context *ctx, struct llama_passed batch)
 
 bool llama_memory_seq_rm(struct llama_memory *m, int32_t seq, int32_t p0, int32_t p1)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(m);
     bool done = lib && lib->llama_memory_seq_rm && lib->llama_memory_seq_rm(m, seq, p0, p1);
     if (done)
         FOLLOW(cache_lock_memory(m), cache_remove(c, seq, p0, p1));
@@ -253,7 +258,7 @@ bool llama_memory_seq_rm(struct llama_memory *m, int32_t seq, int32_t p0, int32_
 
 void llama_memory_seq_cp(struct llama_memory *m, int32_t from, int32_t to, int32_t p0, int32_t p1)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(m);
     if (lib && lib->llama_memory_seq_cp)
         lib->llama_memory_seq_cp(m, from, to, p0, p1);
     FOLLOW(cache_lock_memory(m), cache_copy(c, from, to, p0, p1));
@@ -261,7 +266,7 @@ void llama_memory_seq_cp(struct llama_memory *m, int32_t from, int32_t to, int32
 
 void llama_memory_seq_keep(struct llama_memory *m, int32_t seq)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(m);
     if (lib && lib->llama_memory_seq_keep)
         lib->llama_memory_seq_keep(m, seq);
     FOLLOW(cache_lock_memory(m), cache_keep(c, seq));
@@ -270,7 +275,7 @@ void llama_memory_seq_keep(struct llama_memory *m, int32_t seq)
 void llama_memory_seq_add(struct llama_memory *m, int32_t seq, int32_t p0, int32_t p1,
                           int32_t delta)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(m);
     if (lib && lib->llama_memory_seq_add)
         lib->llama_memory_seq_add(m, seq, p0, p1, delta);
     if (delta) /* down: onto others, maybe */
@@ -279,7 +284,7 @@ void llama_memory_seq_add(struct llama_memory *m, int32_t seq, int32_t p0, int32
 
 void llama_memory_seq_div(struct llama_memory *m, int32_t seq, int32_t p0, int32_t p1, int d)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(m);
     if (lib && lib->llama_memory_seq_div)
         lib->llama_memory_seq_div(m, seq, p0, p1, d);
     if (d != 1)
@@ -288,7 +293,7 @@ void llama_memory_seq_div(struct llama_memory *m, int32_t seq, int32_t p0, int32
 
 void llama_memory_clear(struct llama_memory *m, bool data)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(m);
     if (lib && lib->llama_memory_clear)
         lib->llama_memory_clear(m, data);
     FOLLOW(cache_lock_memory(m), cache_remove(c, -1, -1, -1));

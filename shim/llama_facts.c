@@ -92,10 +92,11 @@ static int32_t number_of(const struct llama_model *model, char path[1024], bool 
 
 struct llama_model *llama_model_load_from_file(const char *path, struct llama_params params)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    struct llama_lib *lib = LLAMA_LIB(NULL);
     if (!lib || !lib->llama_model_load_from_file)
         return NULL;
     struct llama_model *model = lib->llama_model_load_from_file(path, params);
+    llama_lib_own(lib, model);
     note_path(model, path);
     return model;
 }
@@ -103,17 +104,19 @@ struct llama_model *llama_model_load_from_file(const char *path, struct llama_pa
 struct llama_model *llama_model_load_from_splits(const char **paths, size_t n,
                                                  struct llama_params params)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    struct llama_lib *lib = LLAMA_LIB(NULL);
     if (!lib || !lib->llama_model_load_from_splits)
         return NULL;
     struct llama_model *model = lib->llama_model_load_from_splits(paths, n, params);
+    llama_lib_own(lib, model);
     note_path(model, paths && n ? paths[0] : NULL);
     return model;
 }
 
 void llama_model_free(struct llama_model *model)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(model);
+    llama_lib_disown(model);
     enter();
     struct model *m = model ? find(model) : NULL;
     if (m)
@@ -151,11 +154,14 @@ static bool find_attention(const struct llama_lib *lib, int *out_flash, int *out
 
 struct llama_context *llama_init_from_model(struct llama_model *model, struct llama_params params)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    struct llama_lib *lib = LLAMA_LIB(model);
     int flash, types;
     if (!lib || !lib->llama_init_from_model)
         return NULL;
     struct llama_context *ctx = lib->llama_init_from_model(model, params);
+    llama_lib_own(lib, ctx);
+    if (ctx && lib->llama_get_memory)
+        llama_lib_own(lib, lib->llama_get_memory(ctx));
     if (!ctx || lib->refused[0] || !find_attention(lib, &flash, &types))
         return ctx;
     struct cache *c = cache_lock_new(ctx, lib->llama_get_memory(ctx));

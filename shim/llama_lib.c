@@ -8,11 +8,12 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "shim/interpose_int.h"
 
-enum { LIBS = 4, CALLERS = 16 };
+enum { LIBS = 8, CALLERS = 32, OWNED = 256 };
 typedef int32_t (*llama_decode_fn)(struct llama_context *, struct llama_passed);
 
 static const struct entry {
@@ -31,10 +32,15 @@ enum { N_ENTRIES = sizeof entries / sizeof *entries };
 static struct llama_lib libs[LIBS];
 static _Atomic int n_libs;
 static struct caller {
-    uintptr_t from, to; /* an object's code */
-    struct llama_lib *lib;
+    uintptr_t from, to;    /* an object's code */
+    struct llama_lib *lib; /* NULL: nothing leads from it to a library */
 } callers[CALLERS];
 static _Atomic int n_callers;
+static struct {
+    const void *object;
+    struct llama_lib *lib;
+} owned[OWNED];
+static _Atomic bool missed;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -130,7 +136,7 @@ static struct llama_lib *take_object(const char *path)
 }
 
 struct search {
-    uintptr_t address; /* in the object that is sought; 0: one whose name is libllama's */
+    uintptr_t address; /* in the object that is sought */
     uintptr_t from, to;
     const char *path;
 };
@@ -140,10 +146,6 @@ static int match(struct dl_phdr_info *info, size_t size, void *data)
     struct search *s = data;
     (void)size;
     s->path = info->dlpi_name ? info->dlpi_name : "";
-    const char *base = strrchr(s->path, '/');
-    base = base ? base + 1 : s->path;
-    if (!s->address)
-        return !strncmp(base, "libllama.", 9); /* it may go on with a version or a back end */
     for (int i = 0; i < info->dlpi_phnum; i++) {
         s->from = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
         s->to = s->from + info->dlpi_phdr[i].p_memsz;
@@ -153,45 +155,123 @@ static int match(struct dl_phdr_info *info, size_t size, void *data)
     return 0;
 }
 
-static void remember(const struct search *s, struct llama_lib *lib)
+/* What the code at an address reaches by itself. */
+static struct llama_lib *search(uintptr_t address)
 {
+    struct search s = {.address = address};
+    if (!dl_iterate_phdr(match, &s))
+        return NULL;
+    struct llama_lib *lib = s.path[0] ? take_object(s.path) : take(RTLD_NEXT);
+    pthread_once(&once, watch_forks);
     pthread_mutex_lock(&lock);
     int n = atomic_load(&n_callers);
     if (n < CALLERS) {
-        callers[n] = (struct caller){s->from, s->to, lib};
+        callers[n] = (struct caller){s.from, s.to, lib};
         atomic_store(&n_callers, n + 1);
     }
     pthread_mutex_unlock(&lock);
-}
-
-/* Code that nothing leads to a library from (a binding's, which got its functions by dlsym) means
- * the first one. */
-static struct llama_lib *search(uintptr_t address)
-{
-    struct search s = {.address = address}, any = {0};
-    bool found = dl_iterate_phdr(match, &s);
-    struct llama_lib *lib = !found ? NULL : s.path[0] ? take_object(s.path) : take(RTLD_NEXT);
-    if (!lib && atomic_load(&n_libs))
-        lib = &libs[0];
-    if (!lib)
-        lib = take(RTLD_NEXT);
-    if (!lib && dl_iterate_phdr(match, &any))
-        lib = take_object(any.path);
-    if (found && lib)
-        remember(&s, lib);
     return lib;
 }
 
-struct llama_lib *llama_lib_of(const void *caller)
+struct loaded {
+    unsigned long long n; /* objects that were ever loaded */
+    int n_paths;
+    char *paths[512];
+};
+
+static int list(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct loaded *l = data;
+    (void)size;
+    l->n = info->dlpi_adds;
+    if (info->dlpi_name && info->dlpi_name[0] && l->n_paths < 512 &&
+        (l->paths[l->n_paths] = strdup(info->dlpi_name)))
+        l->n_paths++;
+    return 0;
+}
+
+static int count(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size;
+    *(unsigned long long *)data = info->dlpi_adds;
+    return 1;
+}
+
+/* For code that nothing leads from: a binding's, which got its functions by dlsym, or one that is
+ * not the caller, since the call was its last act and was made by a jump. There is one library,
+ * whatever its name; of several the first, which is the one whose wrappers dlsym gives. */
+static struct llama_lib *any(void)
+{
+    static _Atomic unsigned long long seen;
+    unsigned long long now = 0;
+    dl_iterate_phdr(count, &now);
+    if (atomic_load(&seen) != now) {
+        struct loaded l = {0};
+        dl_iterate_phdr(list, &l);
+        take(RTLD_NEXT);
+        for (int i = 0; i < l.n_paths; i++) {
+            take_object(l.paths[i]);
+            free(l.paths[i]);
+        }
+        atomic_store(&seen, l.n);
+    }
+    return atomic_load(&n_libs) ? &libs[0] : NULL;
+}
+
+static struct llama_lib *owner(const void *object)
+{
+    struct llama_lib *lib = NULL;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; object && !lib && i < OWNED; i++)
+        if (owned[i].object == object)
+            lib = owned[i].lib;
+    pthread_mutex_unlock(&lock);
+    return lib;
+}
+
+struct llama_lib *llama_lib_of(const void *caller, const void *object)
 {
     uintptr_t at = (uintptr_t)caller;
-    int n = atomic_load_explicit(&n_callers, memory_order_acquire), kept = errno;
-    for (int i = 0; i < n; i++)
-        if (at >= callers[i].from && at < callers[i].to)
-            return callers[i].lib;
-    struct llama_lib *lib = search(at);
+    int n = atomic_load_explicit(&n_callers, memory_order_acquire), kept = errno, i = 0;
+    struct llama_lib *lib = atomic_load(&n_libs) > 1 ? owner(object) : NULL;
+    while (!lib && i < n && !(at >= callers[i].from && at < callers[i].to))
+        i++;
+    if (!lib)
+        lib = i < n ? callers[i].lib : search(at);
+    if (!lib)
+        lib = any();
     errno = kept;
     return lib;
+}
+
+static void set_owner(const void *object, const void *as, struct llama_lib *lib)
+{
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < OWNED; i++)
+        if (owned[i].object == object) {
+            owned[i].object = as;
+            owned[i].lib = lib;
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+}
+
+void llama_lib_own(struct llama_lib *lib, const void *object)
+{
+    if (object)
+        set_owner(NULL, object, lib);
+}
+
+void llama_lib_disown(const void *object)
+{
+    if (object)
+        set_owner(object, NULL, NULL);
+}
+
+bool llama_lib_missed(void)
+{
+    return atomic_load_explicit(&missed, memory_order_relaxed) && atomic_exchange(&missed, false);
 }
 
 void *llama_lib_wrapper(void *handle, const char *name)
@@ -201,6 +281,10 @@ void *llama_lib_wrapper(void *handle, const char *name)
         e++;
     if (e == entries + N_ENTRIES || !e->wrapper || !find(handle, e))
         return NULL;
-    /* Whose call it is cannot be told of others than the first. */
-    return take(handle) == &libs[0] ? e->wrapper : NULL;
+    struct llama_lib *lib = take(handle);
+    if (lib == &libs[0])
+        return e->wrapper;
+    if (lib && !lib->refused[0] && e == &entries[0])
+        atomic_store(&missed, true); /* whose call it is could not be told of others */
+    return NULL;
 }

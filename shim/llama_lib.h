@@ -1,5 +1,6 @@
-/* The libllama of a call that was wrapped: several may be loaded, each for a part of the program
- * alone, and they are found by the code that calls. Any thread. */
+/* The libllama of a call that was wrapped. Several may be loaded, each for a part of the program
+ * alone: whose context it is tells, else the code that calls, else there is one only. Any thread.
+ */
 #ifndef NEARTIE_SHIM_LLAMA_LIB_H
 #define NEARTIE_SHIM_LLAMA_LIB_H
 
@@ -17,11 +18,19 @@ struct llama_lib {
     _Atomic int choice; /* whether samplers say what they chose: 0 not tried, 1 no, 2 yes */
 };
 
-/* The library that the code at an address would call without us; NULL: there is none. */
-struct llama_lib *llama_lib_of(const void *caller);
+/* The library that the code at an address would call without us, with an object of the library's or
+ * NULL; NULL: there is none. */
+struct llama_lib *llama_lib_of(const void *caller, const void *object);
 
 /* The library of the function that the macro stands in. */
-#define LLAMA_LIB() llama_lib_of(__builtin_return_address(0))
+#define LLAMA_LIB(object) llama_lib_of(__builtin_return_address(0), object)
+
+/* A context, memory or model was made by a library, or is gone. */
+void llama_lib_own(struct llama_lib *lib, const void *object);
+void llama_lib_disown(const void *object);
+
+/* Whether a library besides the first was asked for by dlsym, since this was asked last. */
+bool llama_lib_missed(void);
 
 /* What dlsym shall give in place of a function of a libllama; NULL: what it gives by itself. */
 void *llama_lib_wrapper(void *handle, const char *name);

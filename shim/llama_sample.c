@@ -71,7 +71,7 @@ static bool says_choice(struct llama_lib *lib)
 
 float *llama_get_logits(struct llama_context *ctx)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     float *logits = lib && lib->llama_get_logits ? lib->llama_get_logits(ctx) : NULL;
     if (logits && !row.within)
         read_row(ctx, -1, true);
@@ -80,7 +80,7 @@ float *llama_get_logits(struct llama_context *ctx)
 
 float *llama_get_logits_ith(struct llama_context *ctx, int32_t i)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     float *logits = lib && lib->llama_get_logits_ith ? lib->llama_get_logits_ith(ctx, i) : NULL;
     if (logits && !row.within)
         read_row(ctx, i, false);
@@ -89,7 +89,7 @@ float *llama_get_logits_ith(struct llama_context *ctx, int32_t i)
 
 int32_t llama_sampler_sample(struct llama_sampler *sampler, struct llama_context *ctx, int32_t i)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     if (!lib || !lib->llama_sampler_sample)
         return PROBE_NO_TOKEN;
     row.within++;
@@ -103,7 +103,7 @@ int32_t llama_sampler_sample(struct llama_sampler *sampler, struct llama_context
 
 void llama_sampler_apply(struct llama_sampler *sampler, struct llama_candidates *c)
 {
-    struct llama_lib *lib = LLAMA_LIB();
+    struct llama_lib *lib = LLAMA_LIB(NULL);
     if (!lib || !lib->llama_sampler_apply)
         return;
     lib->llama_sampler_apply(sampler, c);
@@ -116,7 +116,7 @@ void llama_sampler_apply(struct llama_sampler *sampler, struct llama_candidates 
 
 void llama_sampler_accept(struct llama_sampler *sampler, int32_t token)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(NULL);
     if (!row.within && row.state == SAMPLED) {
         row.state = NOTHING; /* what is accepted from here on is another text */
         take(token);

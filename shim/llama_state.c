@@ -130,7 +130,7 @@ static void follow(const struct llama_context *ctx, const void *bytes, size_t si
 
 size_t llama_state_seq_get_data(struct llama_context *ctx, void *to, size_t size, int32_t seq)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     size_t n = lib && lib->llama_state_seq_get_data
                    ? lib->llama_state_seq_get_data(ctx, to, size, seq)
                    : 0;
@@ -141,7 +141,7 @@ size_t llama_state_seq_get_data(struct llama_context *ctx, void *to, size_t size
 size_t llama_state_seq_get_data_ext(struct llama_context *ctx, void *to, size_t size, int32_t seq,
                                     uint32_t flags)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     size_t n = lib && lib->llama_state_seq_get_data_ext
                    ? lib->llama_state_seq_get_data_ext(ctx, to, size, seq, flags)
                    : 0;
@@ -152,7 +152,7 @@ size_t llama_state_seq_get_data_ext(struct llama_context *ctx, void *to, size_t 
 size_t llama_state_seq_set_data(struct llama_context *ctx, const void *from, size_t size,
                                 int32_t seq)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     size_t n = lib && lib->llama_state_seq_set_data
                    ? lib->llama_state_seq_set_data(ctx, from, size, seq)
                    : 0;
@@ -163,7 +163,7 @@ size_t llama_state_seq_set_data(struct llama_context *ctx, const void *from, siz
 size_t llama_state_seq_set_data_ext(struct llama_context *ctx, const void *from, size_t size,
                                     int32_t seq, uint32_t flags)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     size_t n = lib && lib->llama_state_seq_set_data_ext
                    ? lib->llama_state_seq_set_data_ext(ctx, from, size, seq, flags)
                    : 0;
@@ -173,7 +173,7 @@ size_t llama_state_seq_set_data_ext(struct llama_context *ctx, const void *from,
 
 size_t llama_state_set_data(struct llama_context *ctx, const void *from, size_t size)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     size_t n = lib && lib->llama_state_set_data ? lib->llama_state_set_data(ctx, from, size) : 0;
     struct cache *c = cache_lock(ctx);
     if (c) {
@@ -186,7 +186,7 @@ size_t llama_state_set_data(struct llama_context *ctx, const void *from, size_t 
 bool llama_state_load_file(struct llama_context *ctx, const char *path, int32_t *tokens,
                            size_t room, size_t *out_n)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     bool done = lib && lib->llama_state_load_file &&
                 lib->llama_state_load_file(ctx, path, tokens, room, out_n);
     struct cache *c = cache_lock(ctx);
@@ -201,7 +201,7 @@ bool llama_state_load_file(struct llama_context *ctx, const char *path, int32_t 
 size_t llama_state_seq_load_file(struct llama_context *ctx, const char *path, int32_t seq,
                                  int32_t *tokens, size_t room, size_t *out_n)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     size_t size = lib && lib->llama_state_seq_load_file
                       ? lib->llama_state_seq_load_file(ctx, path, seq, tokens, room, out_n)
                       : 0;

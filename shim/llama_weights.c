@@ -62,7 +62,7 @@ static uint64_t lora_of(const struct llama_context *ctx)
 int32_t llama_set_adapters_lora(struct llama_context *ctx, llama_word *adapters, size_t n,
                                 float *scales)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     uint64_t hash = 0;
     int32_t rc = lib && lib->llama_set_adapters_lora
                      ? lib->llama_set_adapters_lora(ctx, adapters, n, scales)
@@ -76,7 +76,7 @@ int32_t llama_set_adapters_lora(struct llama_context *ctx, llama_word *adapters,
 
 int32_t llama_set_adapter_lora(struct llama_context *ctx, llama_word adapter, float scale)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     int32_t rc =
         lib && lib->llama_set_adapter_lora ? lib->llama_set_adapter_lora(ctx, adapter, scale) : -1;
     if (rc == 0)
@@ -86,7 +86,7 @@ int32_t llama_set_adapter_lora(struct llama_context *ctx, llama_word adapter, fl
 
 int32_t llama_rm_adapter_lora(struct llama_context *ctx, llama_word adapter)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     int32_t rc = lib && lib->llama_rm_adapter_lora ? lib->llama_rm_adapter_lora(ctx, adapter) : -1;
     if (rc == 0)
         add(lib, ctx, LORA, hash_lora(lora_of(ctx), adapter, -1));
@@ -95,7 +95,7 @@ int32_t llama_rm_adapter_lora(struct llama_context *ctx, llama_word adapter)
 
 void llama_clear_adapter_lora(struct llama_context *ctx)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     if (lib && lib->llama_clear_adapter_lora)
         lib->llama_clear_adapter_lora(ctx);
     add(lib, ctx, LORA, 0);
@@ -115,7 +115,7 @@ static uint64_t hash_vector(const float *data, size_t n)
 int32_t llama_set_adapter_cvec(struct llama_context *ctx, const float *data, size_t n,
                                int32_t n_embd, int32_t first, int32_t last)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     int32_t rc = lib && lib->llama_set_adapter_cvec
                      ? lib->llama_set_adapter_cvec(ctx, data, n, n_embd, first, last)
                      : -1;
@@ -127,7 +127,7 @@ int32_t llama_set_adapter_cvec(struct llama_context *ctx, const float *data, siz
 int32_t llama_apply_adapter_cvec(struct llama_context *ctx, const float *data, size_t n,
                                  int32_t n_embd, int32_t first, int32_t last)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     int32_t rc = lib && lib->llama_apply_adapter_cvec
                      ? lib->llama_apply_adapter_cvec(ctx, data, n, n_embd, first, last)
                      : -1;
@@ -138,7 +138,7 @@ int32_t llama_apply_adapter_cvec(struct llama_context *ctx, const float *data, s
 
 void llama_set_causal_attn(struct llama_context *ctx, bool causal)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     if (lib && lib->llama_set_causal_attn)
         lib->llama_set_causal_attn(ctx, causal);
     struct cache *c =
@@ -153,7 +153,7 @@ void llama_set_causal_attn(struct llama_context *ctx, bool causal)
 
 void llama_set_warmup(struct llama_context *ctx, bool warmup)
 {
-    const struct llama_lib *lib = LLAMA_LIB();
+    const struct llama_lib *lib = LLAMA_LIB(ctx);
     if (lib && lib->llama_set_warmup)
         lib->llama_set_warmup(ctx, warmup);
     struct cache *c =

@@ -16,13 +16,17 @@ esac
 old=$abs_top_builddir/tests/libllama.old.so
 mkdir old && cd old || exit 99
 run "$host" "$old" old
-is "an unknown libllama (a fake)" "$status $(xargs <"$tmp/out")" "0 3211 3211"
+is "an unknown libllama (a fake)" "$status $(xargs <"$tmp/out")" "0 3211 3211 3211"
 run env LD_PRELOAD="$probe" "$host" "$old" old
-is "an unknown libllama is passed all that it takes" "$status $(xargs <"$tmp/out")" "0 3211 3211"
+is "an unknown libllama is passed all that it takes" "$status $(xargs <"$tmp/out")" "0 3211 3211 3211"
 is "it is refused in one line" "$(cat "$tmp/err")" \
     "libprobe: libllama is not recorded: it has no llama_free"
 is "and in the gaps" "$(sql run.db "SELECT count, detail FROM gaps WHERE kind = 'llama'")" \
     "1|libllama is not recorded: it has no llama_free"
+# The same within a library of another name, which calls its own.
+cp "$old" engine.so
+run env LD_PRELOAD="$probe" PROBE_DB=engine.db "$host" ./engine.so old
+is "an engine with a llama.cpp inside calls its own" "$status $(xargs <"$tmp/out")" "0 3211 3211 3211"
 cd "$tmp" || exit 99
 
 # The real one: prebuilt, as node programs use it. It is kept in the build folder.
@@ -57,10 +61,12 @@ for way in $ways; do
     is "$way: the program runs" "$status" 0
     cp "$tmp/out" bare.out
     cp "$tmp/err" bare.err
-    run env LD_PRELOAD="$probe" "$host" "$lib" "$data/tiny-qwen3-q8_0.gguf" "$way"
+    run env LD_PRELOAD="$probe" "$host" "$lib" "$data/tiny-qwen3-q8_0.gguf" "$way" "$old"
     is "$way: same exit status with the probe" "$status" 0
     is "$way: same output" "$(cat "$tmp/out")" "$(cat bare.out)"
-    is "$way: same messages" "$(cat "$tmp/err")" "$(cat bare.err)"
+    is "$way: same messages, and one" "$(cat "$tmp/err")" \
+        "libprobe: libllama is not recorded: it has no llama_free
+$(cat bare.err)"
     is "$way: rows as the program read them" "$(sql run.db "SELECT printf('%d %d %d %.4f %s %s', pos,
         input_token, top1, top1_logit, coalesce(emitted_token, '-'), coalesce(context_hash, '-'))
         FROM logits ORDER BY row_id")" \
@@ -75,8 +81,10 @@ verify verify precision 3 1"
         count(*) - count(context_hash) FROM logits")" "22|3"
     inside=$(grep -c 'sampled inside' bare.err)
     is "$way: what was not recorded is said" \
-        "$(sql run.db "SELECT count, detail FROM gaps WHERE kind = 'no_logits'")" \
+        "$(sql run.db "SELECT count, detail FROM gaps WHERE kind != 'llama'")" \
         "$([ "$inside" = 0 ] || echo "1|sampled by the back end")"
+    is "$way: nor was the other library" "$(sql run.db "SELECT detail FROM gaps WHERE kind = 'llama'")" \
+        "libllama is not recorded: it has no llama_free"
     is "$way: settings" "$(sql run.db "SELECT name, value FROM settings WHERE name IN ('n_ctx', 'n_batch',
         'n_ubatch', 'n_seq_max', 'n_threads', 'flash_attention', 'cache_type_k', 'cache_type_v',
         'architecture', 'model_path', 'n_ctx, context 2') ORDER BY 1" | sed 's/|/ /g')" \
@@ -116,6 +124,31 @@ if [ "$sanitized" = yes ]; then
     skip "dlsym's way, and a node program" "a sanitizer's library must come first in LD_PRELOAD"
     done_testing
 fi
+# Through ctypes, with another copy of the library beside it; and our own engine on the same tokens.
+mkdir python && cd python || exit 99
+if command -v python3 >/dev/null; then
+    mkdir copy && cp "$(dirname "$lib")"/lib* copy/
+    set -- python3 "$abs_top_srcdir/tests/llama_ctypes.py" "$lib" "$data/tiny-qwen3-q8_0.gguf" 40
+    run "$@"
+    is "python: the program runs" "$status $(cat "$tmp/err")" "0 "
+    cp "$tmp/out" bare.out
+    run env LD_PRELOAD="$probe" "$@" "copy/$(basename "$lib")"
+    is "python: the same with the probe" "$status $(cat "$tmp/out" "$tmp/err")" "0 $(cat bare.out)"
+    is "python: rows as the program read them" "$(sql run.db "SELECT printf('%d %d %d %.4f', pos,
+        input_token, top1, top1_logit) FROM logits WHERE seq_id = 1 ORDER BY row_id")" "$(cat bare.out)"
+    is "python: the other copy is left alone, and that is said" \
+        "$(sql run.db "SELECT (SELECT count(*) FROM logits), detail FROM gaps")" \
+        "42|a second libllama that was found by dlsym is not recorded"
+    run env LD_PRELOAD="$probe" PROBE_DB=engine.db "$engine" generate \
+        "$data/tiny-qwen3-q8_0.gguf" --token-ids 40,7,93,12,55 -n 40
+    run "$neartie" verdict engine.db run.db
+    is "python: a verdict on two engines" "$status $(grep '^class' "$tmp/out")" \
+        "0 class     engine (another engine, same weights): the runs have other engines"
+else
+    skip "a Python program is recorded" "python3 is not installed"
+fi
+cd "$tmp" || exit 99
+
 index=$store/node_modules/node-llama-cpp/dist/index.js
 if [ ! -f "$index" ]; then
     skip "node-llama-cpp is recorded" "NEARTIE_LLAMA_DIR names a libllama alone"

@@ -4,7 +4,8 @@
  * it unknown.
  *   llama_host LIBRARY MODEL linked|dlsym   the way in which it finds the functions
  *   llama_host LIBRARY MODEL threads        four threads that make and free contexts
- *   llama_host LIBRARY old                  one call, with a batch that has more members */
+ *   llama_host LIBRARY old                  three calls, with a batch that has more members
+ * A second library may follow the way; it is called in between. */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -385,20 +386,37 @@ static void work_in_threads(void *model, struct params params)
         pthread_join(threads[i], NULL);
 }
 
-static int be_old(void *lib)
+/* Call a function whose batch has more members; it returns their sum. */
+static int32_t call_fake(void *fn)
 {
     struct {
         struct llama_batch known;
         int32_t more[3];
     } batch = {{.n_tokens = 1}, {10, 200, 3000}};
-    int32_t (*old)(void *, __typeof__(batch));
-    void *fn = dlsym(RTLD_DEFAULT, "llama_decode");
+    int32_t (*fake)(void *, __typeof__(batch));
     if (!fn)
-        fn = dlsym(lib, "llama_decode");
-    memcpy(&old, &fn, sizeof fn);
-    printf("%d\n", old(NULL, batch));
-    printf("%d\n", old(NULL, batch));
+        die("the fake has no such function");
+    memcpy(&fake, &fn, sizeof fn);
+    return fake(NULL, batch);
+}
+
+static int be_old(void *lib)
+{
+    void *fn = dlsym(RTLD_DEFAULT, "llama_decode");
+    printf("%d\n", call_fake(fn ? fn : dlsym(lib, "llama_decode")));
+    printf("%d\n", call_fake(dlsym(lib, "fake_run")));
+    printf("%d\n", call_fake(dlsym(lib, "fake_pass")));
     return 0;
+}
+
+/* Another library of the same functions, loaded for itself: what it calls is its own. */
+static void meet_another(const char *path)
+{
+    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!lib)
+        die(dlerror());
+    if (call_fake(dlsym(lib, "fake_run")) != 3211 || call_fake(dlsym(lib, "llama_decode")) != 3211)
+        die("the other library's functions are not its own");
 }
 
 int main(int argc, char **argv)
@@ -435,6 +453,8 @@ int main(int argc, char **argv)
     clear(get_memory(ctx), true);
     struct text t[2] = {{{0}, 0, false}, {{0}, 0, false}};
     generate(t);
+    if (argc > 4)
+        meet_another(argv[4]);
     fork_second(t);
     spoil(t);
     start_again(t);

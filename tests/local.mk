@@ -101,7 +101,7 @@ check_PROGRAMS += %D%/cubin_t %D%/cupti_abi_t
 %C%_cupti_abi_t_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 
 # A program that loads a real libllama, and something that only looks like one.
-EXTRA_DIST += %D%/llama_node.mjs
+EXTRA_DIST += %D%/llama_ctypes.py %D%/llama_node.mjs
 noinst_PROGRAMS += %D%/llama_host %D%/libllama.old.so
 %C%_llama_host_LDADD = sql/libsql.a
 %C%_llama_host_LDFLAGS = $(AM_LDFLAGS) -pthread
@@ -110,6 +110,9 @@ noinst_PROGRAMS += %D%/llama_host %D%/libllama.old.so
 %C%_libllama_old_so_LDFLAGS = -shared
 clean-local:
 	rm -rf %D%/llama-npm
+
+check_PROGRAMS += %D%/gguf_hash_t
+%C%_gguf_hash_t_LDADD = shim/libshim.a $(engine_libs)
 
 check_PROGRAMS += %D%/lineage_t
 %C%_lineage_t_LDADD = shim/libshim.a sql/libsql.a
