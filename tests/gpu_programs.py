@@ -1,19 +1,23 @@
 """Programs as people write them, for gpu_programs.sh: each prints what it has computed, to the last
 bit, so that a probe in the process must leave it as it is.
 
-usage: gpu_programs.py eager|graphs|compile|profiler|fork|spawn|generate|cublas|cudnn|triton|cupy|jax
+usage: gpu_programs.py NAME,...   (eager graphs compile profiler fork spawn generate cublas cudnn triton
+                                   cupy jax; several run one behind the other in one process)
 
-Exit status 77 with the reason where the machine has not what it takes.
+Exit status: of the first that has one; 77 with the reason where the machine has not what they take.
 """
 import sys
+
+
+class Missing(Exception):
+    pass
 
 
 def need(name):
     try:
         return __import__(name)
     except ImportError as e:
-        print(f"{name}: {e}")
-        sys.exit(77)
+        raise Missing(f"{name}: {e}") from e
 
 
 def show(name, x):
@@ -184,8 +188,7 @@ def jax():
     j = need("jax")
     import jax.numpy as jnp
     if not any(d.platform == "gpu" for d in j.devices()):
-        print("JAX sees no GPU")
-        sys.exit(77)
+        raise Missing("JAX sees no GPU")
     x = j.random.normal(j.random.key(1), (512, 512))
 
     @j.jit
@@ -199,5 +202,17 @@ def jax():
     print(float(y.sum()).hex(), float(y[7]).hex())
 
 
+def main():
+    names, status, missing = sys.argv[1].split(","), 0, []
+    for name in names:
+        print("==", name)
+        try:
+            status = globals()[name]() or status
+        except Missing as e:
+            missing.append(str(e))
+            print(e)
+    return 77 if len(missing) == len(names) else status
+
+
 if __name__ == "__main__":
-    sys.exit(globals()[sys.argv[1]]())
+    sys.exit(main())

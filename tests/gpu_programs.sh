@@ -1,11 +1,11 @@
 #!/bin/sh
 # Programs that know nothing of the probe, on a machine with a GPU: PyTorch in many ways, transformers,
 # a Triton kernel, CuPy, JAX, and our engine under Nsight Compute. Each runs bare and with the library
-# preloaded, eager and graphs also with it injected alone; what it prints and its exit status must be
+# preloaded, those that begin with eager also with it injected alone; what it prints and its exit status must be
 # the same. TAP on stdout.
 #   gpu_programs.sh BUILD-FOLDER [OUT [STEP...]]
-# OUT keeps outputs and databases. Steps: the programs of gpu_programs.py, and ncu; all of them without
-# any. LIMIT: seconds for each run (120).
+# OUT keeps outputs and databases. Steps: programs of gpu_programs.py, those of one process with commas
+# between, and ncu; all of them without any. LIMIT: seconds for each run (120).
 set -u
 build=$(cd "${1:?which build folder?}" && pwd) top=$(cd "$(dirname "$0")/.." && pwd)
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/neartie-gpu.XXXXXX") || exit 1
@@ -13,7 +13,7 @@ trap 'rm -rf "$tmp"' EXIT
 out=${2:-$tmp/out}
 mkdir -p "$out"
 if [ $# -gt 2 ]; then shift 2; else
-    set -- eager graphs profiler fork spawn generate cublas cudnn triton cupy jax compile ncu
+    set -- eager,graphs,cublas,cudnn,triton profiler fork,spawn generate cupy jax compile ncu
 fi
 probe=$build/shim/libprobe.so limit=${LIMIT:-120} n=0 failed=0
 XLA_PYTHON_CLIENT_PREALLOCATE=false HF_HUB_OFFLINE=1 CUBLAS_WORKSPACE_CONFIG=:4096:8
@@ -56,7 +56,7 @@ program() { # STEP
     keep "$1.bare" python3 "$top/tests/gpu_programs.py" "$1"
     if grep -q '^exit status 77$' "$out/$1.bare"; then
         n=$((n + 1))
-        echo "ok $n - $1 # SKIP $(head -1 "$out/$1.bare")"
+        echo "ok $n - $1 # SKIP $(sed -n 2p "$out/$1.bare")"
         return
     fi
     grep -qE '^exit status (0|3)$' "$out/$1.bare"
@@ -64,7 +64,7 @@ program() { # STEP
     keep "$1.preloaded" env LD_PRELOAD="$probe" PROBE_DB="$out/$1.db" python3 "$top/tests/gpu_programs.py" "$1"
     same "$1: the same with the library preloaded" "$1" "$1.preloaded"
     told "$out/$1*.db"
-    case $1 in eager | graphs)
+    case $1 in eager*)
         keep "$1.injected" env CUDA_INJECTION64_PATH="$probe" PROBE_DB="$out/$1.injected.db" \
             python3 "$top/tests/gpu_programs.py" "$1"
         same "$1: the same with the library injected alone" "$1" "$1.injected"
