@@ -85,6 +85,56 @@ bin_PROGRAMS += %D%/neartie
 %C%_neartie_LDFLAGS = $(AM_LDFLAGS) -pthread
 %C%_neartie_LDADD = %D%/libseed.a %D%/librule.a sql/libsql.a $(SQLITE_LIBS) $(ELF_LIBS) $(GSL_LIBS) -lm
 dist_man_MANS += %D%/neartie.1
+# What each command says of itself.
+if HELP2MAN
+man1_MANS = \
+	%D%/neartie-blame.1 \
+	%D%/neartie-calibrate.1 \
+	%D%/neartie-compare.1 \
+	%D%/neartie-flips.1 \
+	%D%/neartie-gate.1 \
+	%D%/neartie-import.1 \
+	%D%/neartie-inspect.1 \
+	%D%/neartie-kernels.1 \
+	%D%/neartie-merge.1 \
+	%D%/neartie-percentiles.1 \
+	%D%/neartie-prune.1 \
+	%D%/neartie-queries.1 \
+	%D%/neartie-record.1 \
+	%D%/neartie-replay.1 \
+	%D%/neartie-report.1 \
+	%D%/neartie-runs.1 \
+	%D%/neartie-simulate.1 \
+	%D%/neartie-sql.1 \
+	%D%/neartie-verdict.1
+CLEANFILES += $(man1_MANS)
+$(man1_MANS): %D%/main.c %D%/neartie.h2m | %D%/neartie$(EXEEXT)
+	$(AM_V_GEN)command=`echo $@ | sed 's|.*/neartie-||; s|\.1||'` && \
+	  summary=`%D%/neartie --help | sed -n "s/^  $$command  *//p"` && \
+	  ASAN_OPTIONS=detect_leaks=0 $(HELP2MAN) --no-info --include=$(srcdir)/%D%/neartie.h2m --name="$$summary" \
+	    "%D%/neartie $$command" | sed "1,5s/^\.TH NEARTIE/&-`echo $$command | tr a-z A-Z`/; \
+	      s/^neartie \\\\-/neartie-$$command \\\\-/" >$@.tmp && mv $@.tmp $@
+endif
+EXTRA_DIST += %D%/neartie.h2m
+%D%/neartie-blame.1: %D%/cmd_blame.c
+%D%/neartie-calibrate.1: %D%/cmd_calibrate.c
+%D%/neartie-compare.1: %D%/cmd_compare.c
+%D%/neartie-flips.1: %D%/cmd_flips.c
+%D%/neartie-gate.1: %D%/cmd_gate.c
+%D%/neartie-import.1: %D%/cmd_import.c
+%D%/neartie-inspect.1: %D%/cmd_inspect.c
+%D%/neartie-kernels.1: %D%/cmd_kernels.c
+%D%/neartie-merge.1: %D%/cmd_merge.c
+%D%/neartie-percentiles.1: %D%/cmd_percentiles.c
+%D%/neartie-prune.1: %D%/cmd_prune.c
+%D%/neartie-queries.1: %D%/cmd_queries.c
+%D%/neartie-record.1: %D%/cmd_record.c
+%D%/neartie-replay.1: %D%/cmd_replay.c
+%D%/neartie-report.1: %D%/cmd_report.c
+%D%/neartie-runs.1: %D%/cmd_runs.c
+%D%/neartie-simulate.1: %D%/cmd_simulate.c
+%D%/neartie-sql.1: %D%/cmd_sql.c
+%D%/neartie-verdict.1: %D%/cmd_verdict.c
 %C%_librule_a_CFLAGS = $(AM_CFLAGS) $(GSL_CFLAGS)
 
 bashcompletiondir = $(datadir)/bash-completion/completions

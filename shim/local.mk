@@ -1,6 +1,6 @@
 # The preload library and its public header.
 include_HEADERS += %D%/probe.h
-dist_man_MANS += %D%/libprobe.7
+dist_man_MANS += %D%/libprobe.7 %D%/probe.h.3
 # probe.h for Python, by ctypes.
 pythondir = $(pkgdatadir)/python
 dist_python_DATA = %D%/python/neartie_probe.py

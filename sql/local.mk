@@ -58,7 +58,14 @@ sql_files = \
 
 sqldir = $(pkgdatadir)/sql
 dist_sql_DATA = $(sql_files) %D%/cookbook.md
-EXTRA_DIST += %D%/embed.awk
+EXTRA_DIST += %D%/embed.awk %D%/page.awk
+
+# The schema and the views as a manual page.
+man5_MANS = %D%/neartie-sql.5
+CLEANFILES += %D%/neartie-sql.5
+%D%/neartie-sql.5: %D%/page.awk %D%/schema.sql %D%/views.sql
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(AWK) -f $(srcdir)/%D%/page.awk $(srcdir)/%D%/schema.sql \
+	  $(srcdir)/%D%/views.sql >$@.tmp && mv $@.tmp $@
 
 BUILT_SOURCES += %D%/sql_text.c
 CLEANFILES += %D%/sql_text.c

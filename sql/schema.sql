@@ -6,6 +6,7 @@
 -- stands as 9e999 or -9e999, which SQLite and Python read as one. NaN is never in a list.
 -- With PROBE_TOKENS=hash every token id is a keyed one, context_hash is keyed, and there is no text.
 
+-- What the file says of itself.
 CREATE TABLE meta(
     key   TEXT PRIMARY KEY, -- 'schema_version' (a number as text), 'run_uuid' of the file's first
                             -- run, 'spool:UUID' the progress of a run that is recording
@@ -171,6 +172,7 @@ CREATE TABLE kernel_lists(
     n              INTEGER NOT NULL      -- launches
 );
 
+-- The launches of a list.
 CREATE TABLE kernel_list_items(
     kernel_list_id INTEGER NOT NULL REFERENCES kernel_lists,
     ord            INTEGER NOT NULL,     -- launch order, from 0

@@ -27,14 +27,16 @@ usr/bin/neartie-engine
 usr/lib/$triplet/libprobe.so
 usr/share/bash-completion/completions/neartie-engine.bash
 usr/share/bash-completion/completions/neartie.bash
-$(for page in "$abs_top_srcdir"/[cehs]*/*.[157]; do
+$(for page in "$abs_top_builddir"/collector/*.1 "$abs_top_srcdir"/collector/*.1 "$abs_top_srcdir"/engine/*.1 \
+    "$abs_top_srcdir"/shim/*.7 "$abs_top_builddir"/sql/*.5; do
     echo "usr/share/man/man${page##*.}/${page##*/}.gz"
 done | LC_ALL=C sort)
 usr/share/zsh/vendor-completions/_neartie"
 is "every SQL file is" "$(sed -n 's|usr/share/neartie/sql/\(.*\.sql\)|\1|p' neartie.txt)" \
     "$(find "$abs_top_srcdir/sql" -name '*.sql' -printf '%f\n' | LC_ALL=C sort)"
-is "the header and neartie.pc are in the other" "$(grep -v /share/ dev.txt)" "usr/include/probe.h
-usr/lib/$triplet/pkgconfig/neartie.pc"
+is "the header and neartie.pc are in the other" "$(grep -v /doc/ dev.txt)" "usr/include/probe.h
+usr/lib/$triplet/pkgconfig/neartie.pc
+usr/share/man/man3/probe.h.3.gz"
 for deb in neartie_*.deb neartie-dev_*.deb; do dpkg-deb -x "$deb" root; done
 is "nothing is left of the build's folder" "$(grep -rl "$abs_top_builddir" root)" ""
 run root/usr/bin/neartie gate -o run.db "$data/tiny-qwen35-q8_0.gguf" "$data/prompt.txt" --window 4

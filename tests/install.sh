@@ -31,14 +31,17 @@ if [ "$SANITIZE" = no ]; then
 else
     skip "the probe records by its bare name" "a sanitizer's library must come first"
 fi
-is "every command and the probe have a manual page" \
-    "$(find prefix -path '*/man/*' -type f | sed 's|.*/||' | sort | xargs)" \
-    "libprobe.7 neartie-engine.1 neartie.1"
+# tests/man.sh knows which there are.
+is "every manual page is installed" "$(find prefix -path '*/man/*' -type f | sed 's|.*/||' | LC_ALL=C sort)" \
+    "$(find "$abs_top_srcdir/collector" "$abs_top_srcdir/engine" "$abs_top_srcdir/shim" "$abs_top_builddir/collector" \
+        "$abs_top_builddir/sql" -name '*.[1-8]' | sed 's|.*/||' | LC_ALL=C sort -u)"
 pc=$(find prefix -name neartie.pc)
 if command -v pkg-config >/dev/null; then
     is "pkg-config names the hook header's folder and the probe" \
         "$(PKG_CONFIG_PATH=${pc%/*} pkg-config --define-variable=prefix="$tmp/prefix" \
             --cflags neartie | xargs)" "-I$tmp/prefix/include"
+    is "and its version" "$(PKG_CONFIG_PATH=${pc%/*} pkg-config --modversion neartie)" \
+        "$("$neartie" --version | cut -d' ' -f2)"
     is "and the folder of the Python module" \
         "$(ls "$(PKG_CONFIG_PATH=${pc%/*} pkg-config --define-variable=prefix="$tmp/prefix" \
             --variable=pythondir neartie)")" neartie_probe.py

@@ -64,6 +64,7 @@ sh_tests = \
 	%D%/install.sh \
 	%D%/includes.sh \
 	%D%/llama.sh \
+	%D%/man.sh \
 	%D%/mkgguf.sh \
 	%D%/python.sh \
 	%D%/readme.sh \
