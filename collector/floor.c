@@ -92,7 +92,7 @@ static size_t differing_rows(const struct pairs *control, float **out_size, floa
     *out_size = xcalloc(control->n, sizeof **out_size);
     *out_margin = xcalloc(control->n, sizeof **out_margin);
     for (size_t i = 0; i < control->n; i++) {
-        if (control->flags[i] & PAIR_EQUAL)
+        if (control->flags[i] & (PAIR_EQUAL | PAIR_REPEAT))
             continue;
         (*out_size)[n] = fabsf(control->contrast[i]);
         (*out_margin)[n++] = control->margin[i];

@@ -244,7 +244,7 @@ static void print_record(FILE *out, enum render_format format, const struct judg
         "control",   "positions",     "sequences",      "bit_equal",       "flips",
         "expected",  "p_count",       "scale",          "floor_scale",     "ratio",
         "agreement", "agreement_low", "agreement_high", "smallest_margin", "largest_contrast",
-        "alone"};
+        "alone",     "again"};
     const struct verdict *v = &j->verdict;
     struct render *r = render_open(out, format, 4, sizeof names / sizeof *names, names);
     render_text(r, "calibrated", -1);
@@ -271,6 +271,7 @@ static void print_record(FILE *out, enum render_format format, const struct judg
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         render_real(r, reals[i]);
     render_int(r, j->load.n_alone);
+    render_int(r, j->load.n_again);
     render_close(r);
 }
 
@@ -302,6 +303,9 @@ static void write_counts(struct doc *doc, const struct judgement *j)
     doc_fact(doc, "compared",
              "%s (A) against %s (B): %zu positions of %zu sequence%s, %zu bit-equal%s", j->name_a,
              j->name_b, v->n, v->n_seqs, v->n_seqs == 1 ? "" : "s", v->n_equal, alone);
+    if (j->load.n_again)
+        doc_fact(doc, "left out", "rows of B that came out as before for the same tokens: %lld",
+                 (long long)j->load.n_again);
     if (v->n)
         doc_fact(doc, "flips", "%zu, expected %.3g%s; smallest margin %.4g, largest contrast %.4g",
                  v->n_flips, v->expected, p, v->smallest_margin, v->largest_contrast);

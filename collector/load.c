@@ -174,13 +174,16 @@ static void keep_flip(struct load *load, const struct load_flip *flip)
     load->flips[load->n_flips++] = *flip;
 }
 
+/* first: the row of B that had the context before, NULL: none. */
 static int add_pair(struct loader *l, const struct arm_row *a, const struct arm_row *b,
-                    struct err *err)
+                    const struct arm_row *first, struct err *err)
 {
     struct pair_logit best[2][2];
     struct pair_row row = {
         .seq = b->seq_id,
         .pos = b->pos,
+        .repeat = first != NULL,
+        .first_seq = first ? first->seq_id : 0,
         .comparable = true,
         .bit_equal = a->content && b->content ? a->content == b->content : PAIR_UNKNOWN,
         .a = known_side(l, 0, a),
@@ -197,6 +200,90 @@ static int add_pair(struct loader *l, const struct arm_row *a, const struct arm_
     return pairs_add(l->load->pairs, &row, err);
 }
 
+/* A row of B whose context an earlier one had. */
+struct again {
+    uint32_t first, row; /* indices of B */
+};
+
+/* What arm B's rows are paired with: arm A's row, or one of these. */
+enum { ALONE = 0, SEEN = UINT32_MAX }; /* no row of A; paired already or later */
+
+struct matches {
+    uint32_t *of_b; /* (n of B) 1 + index of A's row, ALONE or SEEN */
+    struct again *again;
+    size_t n_again, again_size;
+};
+
+/* Nothing new: the same logits and the same choice. */
+static bool came_out_the_same(const struct arm_row *x, const struct arm_row *y)
+{
+    return x->content && x->content == y->content && x->emitted == y->emitted;
+}
+
+static void keep_again(struct matches *m, uint32_t first, uint32_t row)
+{
+    if (m->n_again == m->again_size) {
+        m->again_size = m->again_size ? 2 * m->again_size : 64;
+        m->again = xrealloc(m->again, m->again_size, sizeof *m->again);
+    }
+    m->again[m->n_again++] = (struct again){first, row};
+}
+
+static int compare_again(const void *x, const void *y)
+{
+    const struct again *a = x, *b = y;
+    if (a->first != b->first)
+        return a->first < b->first ? -1 : 1;
+    return (a->row > b->row) - (a->row < b->row);
+}
+
+static void match_rows(struct loader *l, struct matches *m)
+{
+    const struct arm_rows *a = &l->scans[0].rows, *b = &l->scans[1].rows;
+    uint32_t *first_b = xcalloc(a->n, sizeof *first_b); /* 1 + index of B's first row */
+    for (size_t i = 0; i < b->n; i++) {
+        const struct arm_row *row = b->rows + i;
+        const struct arm_row *with = arm_index_find(&l->index, row->context, row->pos);
+        if (!with) {
+            l->load->n_alone++;
+            continue;
+        }
+        uint32_t *first = first_b + (with - a->rows);
+        m->of_b[i] = SEEN;
+        if (!*first) {
+            *first = (uint32_t)i + 1;
+            m->of_b[i] = (uint32_t)(with - a->rows) + 1;
+        } else if (came_out_the_same(b->rows + *first - 1, row)) {
+            l->load->n_again++;
+        } else {
+            keep_again(m, *first - 1, (uint32_t)i);
+        }
+    }
+    free(first_b);
+    if (m->n_again)
+        qsort(m->again, m->n_again, sizeof *m->again, compare_again);
+}
+
+/* Sequence by sequence, each with the later rows of its contexts behind it. */
+static int add_rows(struct loader *l, const struct matches *m, struct err *err)
+{
+    const struct arm_row *a = l->scans[0].rows.rows, *b = l->scans[1].rows.rows;
+    size_t n = l->scans[1].rows.n, k = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (m->of_b[i] != ALONE && m->of_b[i] != SEEN &&
+            add_pair(l, a + m->of_b[i] - 1, b + i, NULL, err))
+            return -1;
+        if (i + 1 < n && b[i + 1].seq_id == b[i].seq_id)
+            continue;
+        for (; k < m->n_again && m->again[k].first <= i; k++) {
+            const struct again *again = m->again + k;
+            if (add_pair(l, a + m->of_b[again->first] - 1, b + again->row, b + again->first, err))
+                return -1;
+        }
+    }
+    return 0;
+}
+
 static int pair_rows(struct loader *l, struct err *err)
 {
     struct arm_rows *b = &l->scans[1].rows;
@@ -204,14 +291,12 @@ static int pair_rows(struct loader *l, struct err *err)
     l->load->n_b = (int64_t)b->n;
     arm_index_make(&l->index, &l->scans[0].rows);
     arm_rows_sort(b);
-    for (size_t i = 0; i < b->n; i++) {
-        const struct arm_row *a = arm_index_find(&l->index, b->rows[i].context, b->rows[i].pos);
-        if (!a)
-            l->load->n_alone++;
-        else if (add_pair(l, a, b->rows + i, err))
-            return -1;
-    }
-    return 0;
+    struct matches m = {.of_b = xcalloc(b->n, sizeof *m.of_b)};
+    match_rows(l, &m);
+    int rc = add_rows(l, &m, err);
+    free(m.of_b);
+    free(m.again);
+    return rc;
 }
 
 /* Launch configurations become tags, by the numbers of B's file. */

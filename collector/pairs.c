@@ -403,7 +403,7 @@ static void store(struct pairs *pairs, const struct pair_row *row, const struct 
 {
     grow_columns(pairs);
     size_t n = pairs->n;
-    pairs->seq[n] = enter_sequence(pairs, row->seq);
+    pairs->seq[n] = enter_sequence(pairs, row->repeat ? row->first_seq : row->seq);
     pairs->pos[n] = row->pos;
     pairs->margin[n] = (float)reduced->margin;
     pairs->contrast[n] = (float)reduced->contrast;
@@ -411,7 +411,8 @@ static void store(struct pairs *pairs, const struct pair_row *row, const struct 
     pairs->where[n] = where_of(pairs, row);
     pairs->offset[0][n] = offset_of(row, &row->a.place);
     pairs->offset[1][n] = offset_of(row, &row->b.place);
-    pairs->flags[n] = reduced->flags;
+    pairs->flags[n] = (uint8_t)(reduced->flags | (row->repeat ? PAIR_REPEAT : 0));
+    pairs->n_repeats += row->repeat;
     pairs->n_equal += (reduced->flags & PAIR_EQUAL) != 0;
     pairs->n++;
     if (!reduced->flip)
@@ -448,7 +449,7 @@ int pairs_add(struct pairs *pairs, const struct pair_row *row, struct err *err)
     store(pairs, row, &reduced);
     note_grid(&pairs->grid[0], &row->a);
     note_grid(&pairs->grid[1], &row->b);
-    if (!(reduced.flags & PAIR_EQUAL))
+    if (!(reduced.flags & PAIR_EQUAL) && !row->repeat)
         pairs_add_ids(pairs, row);
     return 0;
 }

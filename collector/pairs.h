@@ -55,8 +55,11 @@ struct pair_side {
 };
 
 struct pair_row {
-    int64_t seq;     /* the caller's number of the sequence: the unit of every permutation */
-    int32_t pos;     /* position of the input token */
+    int64_t seq; /* the caller's number of the sequence: the unit of every permutation */
+    int32_t pos; /* position of the input token */
+    bool repeat; /* an earlier row of B had this context and other logits: it tells of B's noise,
+                    but not of another context, and counts to that row's sequence, first_seq */
+    int64_t first_seq;
     bool comparable; /* equal context hash and equal position */
     int bit_equal; /* whole rows equal (top-k, log-sum-exp): 1, 0, or PAIR_UNKNOWN: decided from the
                       lists */
@@ -95,7 +98,8 @@ struct pairs; /* opaque to callers; collector/pairs_int.h for the tests of the r
 struct pairs *pairs_new(const char *const *tag_names, int n_tags);
 void pairs_free(struct pairs *pairs);
 
-/* Add one row. Fails on a list that is empty without a NaN, not in order, or a NaN in a list. */
+/* Add one row; a repeat stands behind the other rows of first_seq. Fails on a list that is empty
+ * without a NaN, not in order, or a NaN in a list. */
 int pairs_add(struct pairs *pairs, const struct pair_row *row, struct err *err);
 
 /* Say which launch configurations a kernel list uses, so that each of them becomes a tag. */

@@ -6,12 +6,13 @@
 #include "collector/pairs.h"
 
 enum pair_flag {
-    PAIR_EQUAL = 1,     /* the whole rows are bit-equal */
-    PAIR_FLIPPED = 2,   /* the arms choose different ids */
-    PAIR_BOUNDED = 4,   /* contrast is a bound: its size is at least this */
-    PAIR_LOWER = 8,     /* the runner-up has the lower id: a contrast equal to the margin flips */
-    PAIR_KERNELS = 16,  /* both kernel lists are known and differ */
-    PAIR_SAME_LIST = 32 /* both kernel lists are known and equal */
+    PAIR_EQUAL = 1,      /* the whole rows are bit-equal */
+    PAIR_FLIPPED = 2,    /* the arms choose different ids */
+    PAIR_BOUNDED = 4,    /* contrast is a bound: its size is at least this */
+    PAIR_LOWER = 8,      /* the runner-up has the lower id: a contrast equal to the margin flips */
+    PAIR_KERNELS = 16,   /* both kernel lists are known and differ */
+    PAIR_SAME_LIST = 32, /* both kernel lists are known and equal */
+    PAIR_REPEAT = 64     /* another row of this context stands before it */
 };
 
 /* Everything that names where a row was computed, interned: rows refer to it by number. n_past is
@@ -49,6 +50,7 @@ struct pair_kernel {
 
 struct pairs {
     size_t n, cap;      /* rows */
+    size_t n_repeats;   /* of these, PAIR_REPEAT */
     uint32_t *seq;      /* (n) index of the sequence, ascending */
     int32_t *pos;       /* (n) */
     float *margin;      /* (n) a_i - a_v */

@@ -62,15 +62,16 @@ static void measure(struct stat_input *input, double *out_unflipped, size_t *out
     float *sizes = xcalloc(test->n, sizeof *sizes);
     size_t n = 0;
     for (size_t i = 0; i < test->n; i++)
-        if (!(test->flags[i] & (PAIR_EQUAL | PAIR_FLIPPED)))
+        if (!(test->flags[i] & (PAIR_EQUAL | PAIR_FLIPPED | PAIR_REPEAT)))
             sizes[n++] = fabsf(test->contrast[i]);
     *out_n = n;
     *out_unflipped = n ? 1.4826 * stat_median(sizes, n) : 0;
-    input->n = 0;
+    input->n = input->n_contexts = 0;
     for (size_t i = 0; i < test->n; i++) {
         if (test->flags[i] & PAIR_EQUAL)
             continue;
         sizes[input->n++] = fabsf(test->contrast[i]);
+        input->n_contexts += !(test->flags[i] & PAIR_REPEAT);
         input->largest = fmax(input->largest, test->peak[i]);
     }
     input->scale = input->n ? 1.4826 * stat_median(sizes, input->n) : 0;

@@ -21,6 +21,7 @@ struct stat_input {
     double prior_scale, prior_limit; /* of the class, on the logits' grid */
     bool strict;          /* a control of the same kind and enough sequences on both sides */
     size_t n;             /* rows of the tested pair that are not bit-equal */
+    size_t n_contexts;    /* of these, those that are no repeats */
     double scale;         /* their s */
     double largest;       /* their largest peak */
     double floor_largest; /* the control's, stretched; NAN: the floor has no rows */

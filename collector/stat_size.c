@@ -46,7 +46,7 @@ static double scale_p(const struct stat_input *input)
 static double limit_p(const struct stat_input *input, double limit_scale)
 {
     double p_row = stat_t4_upper(input->scale / 1.4826, limit_scale);
-    return stat_binomial_upper((input->n + 1) / 2, input->n, p_row);
+    return stat_binomial_upper((input->n_contexts + 1) / 2, input->n_contexts, p_row);
 }
 
 void stat_test_scale(const struct stat_input *input, struct verdict_test *out)

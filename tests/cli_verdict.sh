@@ -23,7 +23,7 @@ is "flips are listed with texts and what stands before them" \
     "$(awk '/^flips:/ { on = 1 } on && /cat/ { print $1, $2, $3, $4, $5, $6 }' out | head -1)" \
     "1 1 4 '<b>' 5 '"
 is "a knob that did nothing" "$(verdict golden.db --a 2 --b 3)" \
-    "4 NOT-ENGAGED: 3 rows bit-equal, kernel lists equal"
+    "4 NOT-ENGAGED: 2 rows bit-equal, kernel lists equal"
 is "bit-equal as promised" "$(verdict golden.db --a 2 --b 3 --class bitwise | cut -d: -f1)" \
     "0 STABLE"
 is "not bit-equal against a promise" "$(verdict golden.db --a 1 --b 3 --class bitwise | cut -d: -f1)" \
@@ -116,6 +116,41 @@ is "the third arm tells which side is worse" \
     "$(verdict clean.db --a 1:decode --b 2:decode --reference 1:prefill >out
        "$neartie" verdict clean.db --a 1:decode --b 2:decode --reference 1:prefill |
            sed -n 's/^reference.*: //p')" "B is worse"
+
+# --- the same prompt again and again: no new contexts ---
+# All rows of both arms, that many times over.
+repeat() { # DB TIMES
+    n=$(sqlite3 "$1" "SELECT count(*) FROM sequences")
+    for k in $(seq $(($2 - 1))); do
+        echo "INSERT INTO sequences(run_id, seq) SELECT run_id, seq + 100 * $k FROM sequences
+                WHERE seq_id <= $n;
+              CREATE TEMP TABLE t AS SELECT * FROM logits WHERE seq_id <= $n;
+              UPDATE t SET row_id = NULL, seq_id = seq_id + $n * $k;
+              INSERT INTO logits SELECT * FROM t; DROP TABLE t;"
+    done | sqlite3 "$1"
+}
+for seed in 11 12 13; do
+    "$neartie" simulate -o "again$seed.db" --seed $seed --sequences 3
+    once=$(verdict "again$seed.db" --control control.db)
+    repeat "again$seed.db" 20
+    is "what came out the same counts once: $seed" "$(verdict "again$seed.db" --control control.db)" "$once"
+done
+is "and is counted" "$(sed -n 's/^left out.*: //p' out)" 5700
+cp again13.db again14.db
+sqlite3 again14.db "UPDATE logits SET emitted_token = top2 WHERE row_id = (SELECT max(row_id) FROM logits WHERE arm_id = 2)"
+is "but for another choice of the sampler" "$(verdict again14.db --greedy | cut -d: -f1)" \
+    "3 SAMPLER-MISMATCH"
+# One prompt in every row of the batch; all rows but the first are off, each in its own way.
+"$neartie" simulate -o batch.db --seed 15 --sequences 1
+repeat batch.db 8
+sqlite3 batch.db "UPDATE logits SET batch_row = (seq_id - 1) % 8 WHERE arm_id = 2;
+    UPDATE logits SET top2_logit = top2_logit - row_id * 7919 % 1000 * 0.015, lse = NULL
+    WHERE arm_id = 2 AND batch_row > 0;
+    UPDATE logits SET margin = top1_logit - top2_logit,
+        topk = json_array(json_array(top1, top1_logit), json_array(top2, top2_logit))
+    WHERE arm_id = 2 AND batch_row > 0"
+is "one prompt in all rows of a batch: what differs stays, and names the rows" \
+    "$(verdict batch.db | cut -d';' -f1)" "3 SYSTEMATIC: batch_row > 0"
 
 # --- calibrate ---
 run "$neartie" compare clean.db control.db
