@@ -5,7 +5,8 @@
 # all of them. BUILD is a folder that is built already, otherwise it is built here; OUT keeps the
 # logs. Model files of full size are made in $TMPDIR (28 GB). Not a part of `make check`, which
 # tests the CUDA forms where it finds a GPU. $PRESETS, $TYPES and $BATCHES name other models and
-# batches for quick, bench, curves and gate; $MODELS, a folder, keeps the files and their logs.
+# batches for quick, bench, curves and gate; $MODELS, a folder, keeps the files and their logs; a
+# test may take $LIMIT seconds (600).
 # shellcheck disable=SC2317 # the steps are called by name
 set -u
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -19,6 +20,7 @@ while getopts b:o: option; do
 done
 shift $((OPTIND - 1))
 presets=${PRESETS:-8b-qwen3 9b-qwen35} types=${TYPES:-Q8_0 Q4_K_M} batches=${BATCHES:-8 64 256}
+limit=${LIMIT:-600}
 steps=${*:-floor kernels models sanitize bench curves gate}
 
 if [ -z "$build" ]; then
@@ -62,7 +64,7 @@ step_floor() {
 }
 
 step_kernels() {
-    "$build/tests/kernels_t" >"$out/kernels" 2>&1
+    timeout "$limit" "$build/tests/kernels_t" >"$out/kernels" 2>&1
     verdict "kernels_t" $? "$(grep -c '^ok' "$out/kernels") of $(grep -c 'ok [0-9]' "$out/kernels")"
 }
 
@@ -72,15 +74,24 @@ step_models() {
         row "ref_table" "skipped: no NEARTIE_SHARED" 0
         return
     fi
-    "$build/tests/ref_table" "$NEARTIE_SHARED" >"$out/models" 2>&1
+    timeout "$limit" "$build/tests/ref_table" "$NEARTIE_SHARED" >"$out/models" 2>&1
     verdict "ref_table" $? "$(awk '$2 == "decode"' "$out/models" | wc -l) models"
 }
 
+# Beside one another: each is slow on the host.
 step_sanitize() {
     for tool in memcheck racecheck initcheck; do
-        compute-sanitizer --tool "$tool" --error-exitcode 9 --kernel-regex exclude:kernel_substring=nvjet \
-            "$build/tests/kernels_t" cuda >"$out/$tool" 2>&1
-        verdict "compute-sanitizer $tool" $? "$(grep -o 'ERROR SUMMARY: .*' "$out/$tool" | head -1)"
+        {
+            timeout "$limit" compute-sanitizer --tool "$tool" --error-exitcode 9 \
+                --kernel-regex exclude:kernel_substring=nvjet "$build/tests/kernels_t" cuda \
+                >"$out/$tool" 2>&1
+            echo $? >"$tmp/$tool"
+        } &
+    done
+    wait
+    for tool in memcheck racecheck initcheck; do
+        verdict "compute-sanitizer $tool" "$(cat "$tmp/$tool")" \
+            "$(grep -o 'ERROR SUMMARY: .*' "$out/$tool" | head -1)"
     done
 }
 
