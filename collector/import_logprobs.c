@@ -227,15 +227,20 @@ static int check_file(struct input *in, struct logprobs *lines, int file, void *
                       struct err *err)
 {
     (void)writer;
-    uint64_t before = in->counts.n_rows, failed = in->counts.n_failed;
+    struct counts before = in->counts;
     if (note_file(in, lines, file, err))
         return -1;
-    if (in->counts.n_rows == before)
+    uint64_t n_short = in->counts.n_short - before.n_short;
+    if (in->counts.n_rows > before.n_rows)
+        return 0;
+    if (n_short)
         return err_set(err,
-                       "%s: no list of two or more log-probabilities, %" PRIu64
-                       " responses have none at all: ask the server for logprobs and top_logprobs",
-                       in->import->files[file], in->counts.n_failed - failed);
-    return 0;
+                       "%s: %" PRIu64
+                       " tokens, each with fewer than two values: ask the server for "
+                       "top_logprobs of 2 or more, and not for probabilities at temperature 0",
+                       in->import->files[file], n_short);
+    return err_set(err, "%s: no log-probabilities: ask the server for logprobs and top_logprobs",
+                   in->import->files[file]);
 }
 
 /* Settle how contexts are known, and what seeds them. */

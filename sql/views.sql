@@ -79,21 +79,27 @@ FROM (
 -- against i; B prefers v exactly when that exceeds A's margin between them. delta: the largest
 -- |logit_b - logit_a| over both arms' top 2. max_delta: the same over every id known on both sides.
 -- bounded: how many contending logits were missing from a list and are replaced by that list's last,
--- so that delta, and at a flip contrast, are at least what is shown.
+-- so that delta, and at a flip contrast, are at least what is shown. A logit in a list is written so
+-- that it reads back as the same float, which as a double it is not: columns come first, so that
+-- rows that are equal to the bit have contrast and delta 0.
 CREATE VIEW IF NOT EXISTS pairs AS
 WITH contending AS (
     SELECT m.*, a.top1_logit AS a_a1, a.top2_logit AS a_a2, b.top1_logit AS b_b1,
            b.top2_logit AS b_b2, a.topk AS topk_a, b.topk AS topk_b,
-           coalesce((SELECT d.logit FROM deltas AS d WHERE d.row_id = m.row_a AND d.token = m.top1_b),
+           coalesce(CASE m.top1_b WHEN m.top1_a THEN a.top1_logit WHEN m.top2_a THEN a.top2_logit END,
+                    (SELECT d.logit FROM deltas AS d WHERE d.row_id = m.row_a AND d.token = m.top1_b),
                     (SELECT j.value ->> 1 FROM json_each(a.topk) AS j WHERE j.value ->> 0 = m.top1_b))
                AS a_b1,
-           coalesce((SELECT d.logit FROM deltas AS d WHERE d.row_id = m.row_a AND d.token = m.top2_b),
+           coalesce(CASE m.top2_b WHEN m.top1_a THEN a.top1_logit WHEN m.top2_a THEN a.top2_logit END,
+                    (SELECT d.logit FROM deltas AS d WHERE d.row_id = m.row_a AND d.token = m.top2_b),
                     (SELECT j.value ->> 1 FROM json_each(a.topk) AS j WHERE j.value ->> 0 = m.top2_b))
                AS a_b2,
-           coalesce((SELECT d.logit FROM deltas AS d WHERE d.row_id = m.row_b AND d.token = m.top1_a),
+           coalesce(CASE m.top1_a WHEN m.top1_b THEN b.top1_logit WHEN m.top2_b THEN b.top2_logit END,
+                    (SELECT d.logit FROM deltas AS d WHERE d.row_id = m.row_b AND d.token = m.top1_a),
                     (SELECT j.value ->> 1 FROM json_each(b.topk) AS j WHERE j.value ->> 0 = m.top1_a))
                AS b_a1,
-           coalesce((SELECT d.logit FROM deltas AS d WHERE d.row_id = m.row_b AND d.token = m.top2_a),
+           coalesce(CASE m.top2_a WHEN m.top1_b THEN b.top1_logit WHEN m.top2_b THEN b.top2_logit END,
+                    (SELECT d.logit FROM deltas AS d WHERE d.row_id = m.row_b AND d.token = m.top2_a),
                     (SELECT j.value ->> 1 FROM json_each(b.topk) AS j WHERE j.value ->> 0 = m.top2_a))
                AS b_a2,
            a.topk ->> '$[#-1][1]' AS last_a, b.topk ->> '$[#-1][1]' AS last_b

