@@ -50,6 +50,8 @@ static const struct argp argp = {
     NULL,
 };
 
+static const char no_kernels[] = "none: all are shared, or none was recorded";
+
 /* Two files have no numbers in common. */
 static int print_kernels_of_two(const struct judgement *j, struct err *err)
 {
@@ -60,6 +62,7 @@ static int print_kernels_of_two(const struct judgement *j, struct err *err)
         facts_keep_different(&facts);
         printf("\nkernel configurations that the arms do not share:\n");
         struct render *r = render_open(stdout, RENDER_TABLE, 4, 4, names);
+        render_when_empty(r, no_kernels);
         facts_render(r, "", &facts);
         render_close(r);
     }
@@ -75,7 +78,7 @@ static int print_kernels(const struct judgement *j, struct err *err)
     query_bind_int(query, ":arm_a", j->a.arm->arm_id);
     query_bind_int(query, ":arm_b", j->b.arm->arm_id);
     printf("\nkernel configurations that the arms do not share:\n");
-    int rc = render_query(stdout, RENDER_TABLE, -4, query, err);
+    int rc = render_query_or(stdout, RENDER_TABLE, -4, query, no_kernels, err);
     query_free(query);
     return rc;
 }

@@ -68,7 +68,7 @@ int cmd_kernels(int argc, char **argv)
     if (!rc && o.arm)
         query_bind_int(query, ":arm_id", arm.arm_id);
     if (!rc)
-        rc = render_query(stdout, o.format, 4, query, &err);
+        rc = render_query_or(stdout, o.format, 4, query, "no kernels: none was recorded", &err);
     query_free(query);
     db_close(db);
     return rc ? cmd_fail(&err) : CMD_OK;

@@ -258,6 +258,7 @@ int cmd_percentiles(int argc, char **argv)
     if (db_open(&db, o.path, &err))
         return cmd_fail(&err);
     struct render *r = render_open(stdout, o.format, 4, sizeof names / sizeof *names, names);
+    render_when_empty(r, "no margins: no row was recorded");
     int rc = render_arms(r, db, &o, &err);
     render_close(r);
     db_close(db);

@@ -103,6 +103,8 @@ static int render_folder(struct render *r, const char *path)
         err_set(&err, "%s: %s", path, strerror(errno));
         return cmd_fail(&err);
     }
+    if (!n)
+        fprintf(stderr, "%s: no *.db in this folder\n", path);
     for (int i = 0; i < n; i++) {
         char name[4096];
         snprintf(name, sizeof name, "%s/%s", path, entries[i]->d_name);
@@ -129,6 +131,7 @@ int cmd_runs(int argc, char **argv)
     int status = CMD_OK;
     argp_parse(&argp, argc, argv, 0, NULL, &o);
     struct render *r = render_open(stdout, o.format, 1, sizeof names / sizeof *names, names);
+    render_when_empty(r, "no runs");
     for (int i = 0; i < o.n_paths; i++)
         if (render_path(r, o.paths[i]) != CMD_OK)
             status = CMD_ERROR;

@@ -158,6 +158,9 @@ static int choose_across(struct judge_input *in, const struct judge_args *args, 
         return -1;
     while ((rc = query_step(query, err)) > 0) {
         struct arm a, b;
+        const char *cls = query_text(query, "class");
+        if (found && cls && !strcmp(cls, "flips")) /* no sample: only where there is no other */
+            continue;
         select_read_arm(query, &b);
         if (select_arm(in->dbs[0], b.label, &a, &ignored))
             continue;

@@ -26,6 +26,7 @@ struct render {
     int64_t n_rows;     /* whole rows so far */
     struct cell *cells; /* of a form with columns: (rows, n_columns) */
     size_t n_cells, cells_size;
+    char *empty; /* what a table without a row is instead; safe to print */
 };
 
 static error_t parse_format(int key, char *arg, struct argp_state *state)
@@ -426,10 +427,36 @@ static void print_cells(struct render *r)
     free(right);
 }
 
+/* Names of columns alone would look like a fault. */
+static void print_empty(const struct render *r)
+{
+    const char *note = r->empty ? r->empty : "no rows";
+    if (r->format == RENDER_HTML) {
+        fputs("<p>", r->out);
+        render_html(r->out, note, (int)strlen(note));
+        fputs("</p>\n", r->out);
+        return;
+    }
+    if (r->format == RENDER_MARKDOWN)
+        render_markdown(r->out, note, (int)strlen(note));
+    else
+        fputs(note, r->out);
+    fputs(r->format == RENDER_MARKDOWN ? "\n\n" : "\n", r->out);
+}
+
+void render_when_empty(struct render *r, const char *note)
+{
+    int width;
+    free(r->empty);
+    r->empty = safe_copy(note, (int)strlen(note), &width);
+}
+
 void render_close(struct render *r)
 {
     assert(r->column == 0);
-    if (has_widths(r))
+    if (has_widths(r) && !r->n_cells)
+        print_empty(r);
+    else if (has_widths(r))
         print_cells(r);
     if (r->format == RENDER_JSON)
         fputs(r->n_rows ? "\n]\n" : "]\n", r->out);
@@ -440,6 +467,7 @@ void render_close(struct render *r)
         free(r->names[i]);
     free(r->names);
     free(r->widths);
+    free(r->empty);
     free(r);
 }
 
@@ -464,8 +492,8 @@ static void render_cell(struct render *r, const struct query *query, int i)
     }
 }
 
-int render_query(FILE *out, enum render_format format, int digits, struct query *query,
-                 struct err *err)
+int render_query_or(FILE *out, enum render_format format, int digits, struct query *query,
+                    const char *empty, struct err *err)
 {
     int n = query_n_columns(query), rc;
     const char **names = xcalloc(n, sizeof *names);
@@ -473,9 +501,17 @@ int render_query(FILE *out, enum render_format format, int digits, struct query 
         names[i] = query_column_name(query, i);
     struct render *r = render_open(out, format, digits, n, names);
     free(names);
+    if (empty)
+        render_when_empty(r, empty);
     while ((rc = query_step(query, err)) > 0)
         for (int i = 0; i < n; i++)
             render_cell(r, query, i);
     render_close(r);
     return rc;
+}
+
+int render_query(FILE *out, enum render_format format, int digits, struct query *query,
+                 struct err *err)
+{
+    return render_query_or(out, format, digits, query, NULL, err);
 }

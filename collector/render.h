@@ -32,9 +32,16 @@ void render_text(struct render *r, const char *text, int n_bytes); /* n_bytes < 
 void render_null(struct render *r);
 void render_close(struct render *r);
 
-/* Open, print every row of the query under its own column names, and close. */
+/* What stands in place of a table that has no row, "no rows" by default; copied. CSV and JSON have
+ * their columns and nothing else. */
+void render_when_empty(struct render *r, const char *note);
+
+/* Open, print every row of the query under its own column names, and close; empty: as above, or
+ * NULL. */
 int render_query(FILE *out, enum render_format format, int digits, struct query *query,
                  struct err *err);
+int render_query_or(FILE *out, enum render_format format, int digits, struct query *query,
+                    const char *empty, struct err *err);
 
 /* Write text so that no terminal acts on it: control characters and bytes that are not UTF-8 become
  * \n, \x1b, \u{202e}. Returns the columns it takes, counting a character as one. */

@@ -73,6 +73,46 @@ is "flips" "$(cat "$tmp/out")" \
 1,prefill,1,decode,1,3,6, sat,0.5,2, a,0.25,1.25,1.5,1,4,10"
 run "$neartie" flips "$golden"
 is "flips of all arms" "$(wc -l <"$tmp/out")" 7
+sqlite3 "$golden" ".backup '$tmp/same.db'"
+for format in csv json; do
+    "$neartie" flips "$golden" --a 1 --b 2 --format $format | python3 -c 'import csv, json, sys
+rows = json.load(sys.stdin) if sys.argv[1] == "json" else list(csv.DictReader(sys.stdin))
+for row in rows: row["delta"] = None if sys.argv[1] == "json" else ""
+print(rows)' $format >"$tmp/one.txt"
+    "$neartie" flips "$golden" "$tmp/same.db" --a 1 --b 2 --format $format | python3 -c 'import csv, json, sys
+print(json.load(sys.stdin) if sys.argv[1] == "json" else list(csv.DictReader(sys.stdin)))' $format >"$tmp/two.txt"
+    is "flips of two files, as $format" "$(cat "$tmp/two.txt")" "$(cat "$tmp/one.txt")"
+done
+is "flips of two files that agree" "$("$neartie" flips "$golden" "$tmp/same.db" --a 2:decode --b 1:decode)" \
+    "no flips in 2 positions of the same context"
+is "flips of three files" "$(failure "$neartie" flips "$golden" "$golden" "$golden" | head -1)" \
+    "2 neartie flips: golden.db: more than two files"
+
+# --- tables without a row ---
+cat "$abs_top_srcdir/sql/schema.sql" "$abs_top_srcdir/sql/views.sql" | sqlite3 "$tmp/empty.db"
+sqlite3 "$tmp/empty.db" "INSERT INTO meta VALUES('schema_version', '1'); INSERT INTO runs(run_id, uuid, probe_version,
+    started_ns, state) VALUES(1, 'e', '0.1.0', 1000000000000000000, 'closed')"
+for command in flips kernels percentiles "queries agreement" "sql SELECT+*+FROM+flips" report; do
+    # shellcheck disable=SC2086
+    set -- $command
+    name=$1
+    shift
+    run "$neartie" "$name" "$tmp/empty.db" "$(echo "$*" | tr + ' ')"
+    case $name in flips | kernels | percentiles | report) run "$neartie" "$name" "$tmp/empty.db" ;; esac
+    # The names of columns with nothing under them would be a line with two spaces.
+    is "$name: an empty run is told in words" "$(grep -c '^no ' "$tmp/out") $(grep -v -e started_utc -e 2001 "$tmp/out" |
+        grep -c '[a-z]  [a-z]')" "$([ "$name" = report ] && echo 2 || echo 1) 0"
+done
+is "flips: why there are none" "$("$neartie" flips "$tmp/empty.db" | cut -d: -f1,2)" "no flips: nothing was compared"
+sqlite3 "$golden" ".backup '$tmp/agree.db'"
+sqlite3 "$tmp/agree.db" "DELETE FROM logits WHERE row_id NOT IN (1, 7)"
+is "flips: all agree" "$("$neartie" flips "$tmp/agree.db")" \
+    "no flips: wherever two arms saw the same tokens, they chose the same"
+is "CSV keeps its columns, and JSON is an empty list" "$("$neartie" kernels "$tmp/empty.db" --format csv | wc -l) $(
+    "$neartie" kernels "$tmp/empty.db" --format json | tr -d '\n')" "1 []"
+mkdir "$tmp/nothing"
+is "runs: of a folder without a database" "$("$neartie" runs "$tmp/nothing" 2>&1 | sed "s|$tmp/||" | sort | xargs)" \
+    "no runs nothing: no *.db in this folder"
 run "$neartie" runs "$golden" --format csv
 is "runs" "$(sed "s|$tmp/||" "$tmp/out")" \
     "file,run,state,started_utc,seconds,engine,model,n_arms,n_forwards,n_rows,n_lost,n_pruned
