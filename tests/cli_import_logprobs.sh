@@ -273,4 +273,29 @@ run "$neartie" import logprobs -o bad2.db chat-a.jsonl --join=nonsense
 is "a way that there is not" "$status $(grep -c -e '--join=nonsense' err)" "1 1"
 run "$neartie" import logprobs -o bad2.db --tokens x.npy chat-a.jsonl
 is "an option of another kind is wrong usage" "$status" 2
+
+# What the probe recorded, written as a server would answer it, joins that record.
+if [ "$SANITIZE" != no ]; then
+    skip "a recorded run as responses" "a sanitizer's library must come first in LD_PRELOAD"
+elif "$engine" info "$data/tiny-qwen3-q8_0.gguf" | grep -q 'hooks.*not compiled in'; then
+    skip "a recorded run as responses" "the engine is built with --disable-hooks"
+else
+    run "$neartie" record -o engine.db -- "$engine" generate "$data/tiny-qwen3-q8_0.gguf" --no-ends \
+        --token-ids=69,845,335,305,338,12 -n 40 --ignore-end
+    python3 - >response.jsonl <<'EOT'
+import json, sqlite3
+rows = list(sqlite3.connect("engine.db").execute(
+    "SELECT emitted_token, topk, lse FROM logits WHERE emitted_token IS NOT NULL ORDER BY pos"))
+lists = [[[v - lse, i, None] for i, v in json.loads(topk)] for _, topk, lse in rows]
+print(json.dumps({"request": {"input_ids": [69, 845, 335, 305, 338, 12]}, "response": {"meta_info": {
+    "output_token_logprobs": [next(e for e in l if e[1] == t) for (t, _, _), l in zip(rows, lists)],
+    "output_top_logprobs": lists}}}))
+EOT
+    ok "a recorded run as responses" "$neartie" import logprobs -o answered.db response.jsonl
+    is "has the same contexts and tokens" "$(sqlite3 answered.db "ATTACH 'engine.db' AS e; SELECT count(*)
+        FROM logits AS a JOIN e.logits AS b USING(context_hash, pos, input_token, emitted_token, top1, top2)
+        WHERE abs(a.margin - b.margin) < 1e-5")" 40
+    run "$neartie" verdict engine.db answered.db --a=decode --b=a --class=engine
+    is "and no difference" "$status $(grep -c ': 39 positions of 1 sequence' out)" "0 1"
+fi
 done_testing

@@ -57,8 +57,13 @@ if command -v bash >/dev/null; then
     is "bash completes commands, and options of a command" \
         "$(bash -c "$complete" "$completion" neartie per) $(
             bash -c "$complete" "$completion" neartie verdict --rul)" "percentiles --rule="
+    is "and what import reads" \
+        "$(bash -c "$complete" "$completion" neartie import '') $(
+            bash -c "$complete" "$completion" neartie import logprobs --join to)" \
+        "npy logprobs kld seed-log tokens"
 else
     skip "bash completes commands, and options of a command" "bash is not installed"
+    skip "and what import reads" "bash is not installed"
 fi
 if command -v zsh >/dev/null; then
     ok "zsh can read its completion" zsh -n "$(find prefix -name _neartie)"
