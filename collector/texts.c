@@ -31,7 +31,8 @@ static int fail(const struct texts *texts, struct err *err)
 int texts_open(struct texts **out, struct err *err)
 {
     struct texts *t = *out = xcalloc(1, sizeof *t);
-    return sqlite3_open(":memory:", &t->db) ||
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+    return sqlite3_open_v2(":memory:", &t->db, flags, NULL) ||
                    sqlite3_exec(t->db, sql_import_texts, NULL, NULL, NULL) ||
                    sqlite3_prepare_v2(t->db, "SELECT id FROM texts WHERE text = ?", -1, &t->find,
                                       NULL) ||
