@@ -34,7 +34,7 @@ int plot_begin(struct plot *plot, const char *name, struct err *err)
     plot->script = tmpfile();
     if (!plot->script)
         return err_set(err, "a plot's script: %s", strerror(errno));
-    fputs("set term svg size 640,320 dynamic enhanced font 'sans-serif,13'\n"
+    fputs("set term svg size 560,290 dynamic enhanced font 'sans-serif,13'\n"
           "set border 3\nset tics nomirror out\nset key top right reverse Left samplen 1.5\n"
           "set style fill solid 0.6 noborder\n",
           plot->script);

@@ -66,7 +66,7 @@ int report_plot_margins(struct doc *doc, const struct report *report, struct err
     struct histogram h;
     struct plot plot;
     char to[64];
-    double decision = report->window->summary.decision.margin_a;
+    double decision = report->window->summary.decision.margin_a, most = 0;
     count_margins(&h, report->judgement->load.pairs);
     if (!has_plots(doc)) {
         if (doc->form == DOC_HTML)
@@ -78,20 +78,23 @@ int report_plot_margins(struct doc *doc, const struct report *report, struct err
     if (plot_begin(&plot, "margins", err))
         return -1;
     fprintf(plot.script, "$bins << EOD\n");
-    for (int i = 0; i < N_BINS; i++)
+    for (int i = 0; i < N_BINS; i++) {
         fprintf(plot.script, "%.9g %.0f\n", (i + 0.5) * h.step, h.counts[i]);
+        most = fmax(most, h.counts[i]);
+    }
     fprintf(plot.script, "EOD\nset boxwidth %.9g\nset xrange [0:%.9g]\nset yrange [0:*]\n",
             0.9 * h.step, fmax(N_BINS * h.step, decision));
-    fprintf(plot.script, "set xlabel 'margin of A, logits (the last bar: and more)'\n"
-                         "set ylabel 'positions'\n");
+    fprintf(plot.script,
+            "set xlabel 'margin of A, logits (the last bar: and more)'\n"
+            "set ylabel 'positions'\nunset key\nset tmargin 2\n%s",
+            most < 6 ? "set ytics 1\n" : "");
     if (decision >= 0)
         fprintf(plot.script,
-                "set arrow from first %.9g, graph 0 to first %.9g, graph 0.93 nohead lw 2 lc rgb "
+                "set arrow from first %.9g, graph 0 to first %.9g, graph 1 nohead lw 2 lc rgb "
                 "'" PLOT_MARK "'\n"
-                "set label 'decision position' at first %.9g, graph 0.97 %s\n",
-                decision, decision, decision,
-                2 * decision > N_BINS * h.step ? "right offset -0.5,0" : "offset 0.5,0");
-    fprintf(plot.script, "plot $bins with boxes lc rgb '" PLOT_A "' title 'positions'\n");
+                "set label 'decision position' at first %.9g, graph 1.06 %s\n",
+                decision, decision, decision, 2 * decision > N_BINS * h.step ? "right" : "");
+    fprintf(plot.script, "plot $bins with boxes lc rgb '" PLOT_A "'\n");
     return show(doc, &plot, "Margins between the two best tokens of A.", err);
 }
 

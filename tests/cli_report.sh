@@ -202,24 +202,45 @@ if command -v chromium >chromium.txt; then
     browser --dump-dom "file://$tmp/page.html" >dom.txt
     is "a browser has nothing to say against the page, and asks for nothing else" \
         "$(grep -cE 'CONSOLE|net_error|ERR_' browser.txt) $(grep -c '<h2>Look further' dom.txt)" "0 1"
+    cat >narrow.html <<'END'
+<!doctype html><title>?</title><iframe id="page" src="page.html" width="400" height="900" onload="
+const page = document.getElementById('page').contentDocument, plots = [...page.querySelectorAll('figure svg')];
+document.title = plots.length + ' plots, ' + plots.filter(p => p.getBoundingClientRect().right > 400).length
+    + ' cut, ' + (page.documentElement.scrollWidth - page.documentElement.clientWidth) + ' beyond'"></iframe>
+END
+    browser --allow-file-access-from-files --dump-dom "file://$tmp/narrow.html" >dom.txt
+    is "on a narrow screen no plot is cut, and the page does not scroll sideways" \
+        "$(sed -n 's|.*<title>\(.*\)</title>.*|\1|p' dom.txt | sed 's/^[1-9][0-9]* plots/plots/')" \
+        "$([ "$plots" = 0 ] || echo "plots, 0 cut, 0 beyond")"
     run "$neartie" report golden.db --pdf page.pdf
     is "the pdf" "$status $(head -c 5 page.pdf)" "0 %PDF-"
 else
     skip "a browser has nothing to say against the page, and asks for nothing else" \
         "chromium is not installed"
+    skip "on a narrow screen no plot is cut, and the page does not scroll sideways" "chromium is not installed"
     skip "the pdf" "chromium is not installed"
 fi
 
-# --- hostile text in every column that a report shows ---
+# --- hostile text in every column of text, but for those whose values the schema lists ---
 cp golden.db hostile.db
 hostile="char(27) || ']0;title' || char(7) || char(10) || '\"></td><script>alert(1)</script>|\`<b>&' || x'ff'"
-for column in runs.engine runs.model_path runs.gpu_name arms.label settings.value kernels.name \
-    kernels.code_hash gaps.kind gaps.detail vocab.text; do
-    sqlite3 hostile.db "UPDATE ${column%.*} SET ${column#*.} = $hostile || rowid"
-done
+sqlite3 hostile.db "SELECT m.name, c.name FROM sqlite_schema AS m, pragma_table_info(m.name) AS c WHERE m.type = 'table'
+    AND c.type IN ('TEXT', 'BLOB') AND m.name <> 'meta' AND c.name NOT IN ('topk', 'list', 'quantiles', 'state',
+    'source', 'phase', 'dtype')" -separator ' ' >columns.txt
+while read -r table column; do
+    echo "UPDATE $table SET $column = $hostile || coalesce($column, '');"
+done <columns.txt | sqlite3 hostile.db
+is "hostile text is in every column" "$(($(wc -l <columns.txt) > 30)) $(while read -r table column; do
+    sqlite3 hostile.db "SELECT '$table.$column' FROM $table WHERE instr($column, '<script>') = 0 LIMIT 1"
+done <columns.txt)" "1 "
 run "$neartie" report hostile.db --a 1 --b 2 --html hostile.html
 is "hostile text: the page is written" "$status" 0
 check_page "hostile text" hostile.html $plots
+for command in report verdict flips kernels runs percentiles blame "queries FILE arms"; do
+    # shellcheck disable=SC2046
+    "$neartie" $(case $command in *FILE*) echo "$command" | sed s/FILE/hostile.db/ ;; *) echo "$command hostile.db" ;; esac)
+done >out 2>&1
+is "hostile text: nothing that a terminal acts on" "$(LC_ALL=C grep -c "[$(printf '\001-\011\013-\037\177')]" out)" 0
 run "$neartie" report hostile.db --a 1 --b 2 --md
 is "hostile text: no tag of its own in Markdown" "$(grep -v '^    ' out | grep -c '[^\\]<script') $(grep -c "$(printf '\033')" out)" "0 0"
 
