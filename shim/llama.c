@@ -75,13 +75,14 @@ static uint64_t open_forward(const struct decoding *d, struct cache *c, const st
     const struct probe_ops *ops = hooks();
     if (!c->model)
         llama_facts_describe(d->lib, d->ctx, c, ops);
+    int32_t width = d->lib->llama_n_ubatch ? (int32_t)d->lib->llama_n_ubatch(d->ctx) : 0;
     struct probe_forward f = {
         .struct_size = sizeof f,
         .arm = llama_facts_arm(d->lib, d->ctx, c, b->phase, ops),
         .n_tokens = d->batch->n_tokens,
         .n_seqs = b->n_seqs,
         .n_past = b->n_past,
-        .n_ubatch = 1,
+        .n_ubatch = width > 0 ? (d->batch->n_tokens - 1) / width + 1 : 1, /* at least */
     };
     return ops->forward_begin(&f);
 }
@@ -278,8 +279,7 @@ void llama_memory_seq_add(struct llama_memory *m, int32_t seq, int32_t p0, int32
     const struct llama_lib *lib = LLAMA_LIB(m);
     if (lib && lib->llama_memory_seq_add)
         lib->llama_memory_seq_add(m, seq, p0, p1, delta);
-    if (delta) /* down: onto others, maybe */
-        FOLLOW(cache_lock_memory(m), cache_spoil(c, seq, delta < 0 ? 0 : p0));
+    FOLLOW(cache_lock_memory(m), cache_shift(c, seq, p0, delta));
 }
 
 void llama_memory_seq_div(struct llama_memory *m, int32_t seq, int32_t p0, int32_t p1, int d)
@@ -288,7 +288,7 @@ void llama_memory_seq_div(struct llama_memory *m, int32_t seq, int32_t p0, int32
     if (lib && lib->llama_memory_seq_div)
         lib->llama_memory_seq_div(m, seq, p0, p1, d);
     if (d != 1)
-        FOLLOW(cache_lock_memory(m), cache_spoil(c, seq, 0));
+        FOLLOW(cache_lock_memory(m), cache_spoil(c, seq, p0));
 }
 
 void llama_memory_clear(struct llama_memory *m, bool data)

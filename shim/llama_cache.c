@@ -273,6 +273,14 @@ void cache_spoil(struct cache *c, int32_t seq, int32_t p0)
             lineage_spoil(&c->seqs[i], p0);
 }
 
+void cache_shift(struct cache *c, int32_t seq, int32_t p0, int32_t delta)
+{
+    p0 = p0 < 0 ? 0 : p0;
+    for (int i = 0; delta && i < CACHE_SEQS; i++)
+        if ((seq < 0 || seq == i) && p0 < c->seqs[i].n)
+            lineage_spoil(&c->seqs[i], delta < 0 ? p0 + delta : p0);
+}
+
 void cache_remove(struct cache *c, int32_t seq, int32_t p0, int32_t p1)
 {
     for (int i = 0; i < CACHE_SEQS; i++)

@@ -80,8 +80,10 @@ int32_t cache_count_outputs(const struct llama_batch *b);
 /* A sequence was read from elsewhere, with its tokens; n 0: they are not known. */
 void cache_load(struct cache *c, int32_t seq, const int32_t *tokens, int32_t n);
 
-/* What stands from position p0 on is not known any more; a negative seq of both: all of them. */
+/* What stands from position p0 on is not known any more; or it was moved by delta. A negative seq,
+ * here and of remove: all of them. */
 void cache_spoil(struct cache *c, int32_t seq, int32_t p0);
+void cache_shift(struct cache *c, int32_t seq, int32_t p0, int32_t delta);
 void cache_remove(struct cache *c, int32_t seq, int32_t p0, int32_t p1);
 void cache_copy(struct cache *c, int32_t from, int32_t to, int32_t p0, int32_t p1);
 void cache_keep(struct cache *c, int32_t seq);

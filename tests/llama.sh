@@ -27,6 +27,18 @@ is "and in the gaps" "$(sql run.db "SELECT count, detail FROM gaps WHERE kind = 
 cp "$old" engine.so
 run env LD_PRELOAD="$probe" PROBE_DB=engine.db "$host" ./engine.so old
 is "an engine with a llama.cpp inside calls its own" "$status $(xargs <"$tmp/out")" "0 3211 3211 3211"
+
+# A fake whose contexts are freed by another thread, while it decodes and while its logits are read;
+# and one that has no logits.
+freed() { # HOW ROWS GAPS
+    run env LD_PRELOAD="$probe" PROBE_DB="$1.db" "$host" "$abs_top_builddir/tests/libllama.freed.so" run "$1"
+    is "a fake's context, $1: the program runs" "$status $(cat "$tmp/out" "$tmp/err")" "0 $1: 0"
+    is "a fake's context, $1: rows, and gaps" "$(sql "$1.db" "SELECT count(*) FROM logits;
+        SELECT kind, count, detail FROM gaps")" "$(printf '%s\n%s' "$2" "$3" | sed '/^$/d')"
+}
+freed decoding 0 "no_logits|1|the context was freed meanwhile"
+freed reading 1 ""
+freed none 0 "no_logits|1|the context has none"
 cd "$tmp" || exit 99
 
 # The real one: prebuilt, as node programs use it. It is kept in the build folder.
@@ -73,12 +85,12 @@ $(cat bare.err)"
         "$(cat bare.out)"
     is "$way: rows of each phase, and the forwards" "$(sql run.db "SELECT phase, label, class, count(*),
         count(DISTINCT forward_id) FROM logits JOIN arms USING (arm_id) GROUP BY arm_id
-        ORDER BY 1, 2" | sed 's/|/ /g')" "decode decode precision 14 11
+        ORDER BY 1, 2" | sed 's/|/ /g')" "decode decode precision 15 12
 prefill prefill precision 6 5
 prefill prefill, model 2 weights 2 1
 verify verify precision 3 1"
     is "$way: contexts that are known, and not" "$(sql run.db "SELECT count(context_hash),
-        count(*) - count(context_hash) FROM logits")" "22|3"
+        count(*) - count(context_hash) FROM logits")" "23|3"
     inside=$(grep -c 'sampled inside' bare.err)
     is "$way: what was not recorded is said" \
         "$(sql run.db "SELECT count, detail FROM gaps WHERE kind != 'llama'")" \
@@ -199,7 +211,7 @@ case "$status $(head -1 "$tmp/out")" in
 "0 NEAR-TIE"* | "4 NOT-ENGAGED"*) verdict=benign ;;
 *) verdict="$status $(head -1 "$tmp/out")" ;;
 esac
-is "node: they get a verdict" "$verdict, $(compared)" "benign, 34 positions"
+is "node: they get a verdict" "$verdict, $(compared)" "benign, 22 positions"
 run env LD_PRELOAD="$probe" PROBE_DB=flash.db node "$program" "$index" "$model" flash
 is "node: with flash attention" "$status $(cat "$tmp/err")" "0 "
 run "$neartie" verdict run.db flash.db

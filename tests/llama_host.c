@@ -5,6 +5,7 @@
  *   llama_host LIBRARY MODEL linked|dlsym   the way in which it finds the functions
  *   llama_host LIBRARY MODEL threads        four threads that make and free contexts
  *   llama_host LIBRARY old                  three calls, with a batch that has more members
+ *   llama_host LIBRARY run HOW              a library that is the whole program
  * A second library may follow the way; it is called in between. */
 #include "config.h"
 
@@ -266,11 +267,15 @@ static void spoil(struct text t[2])
     t[1].n = 2;
     t[1].unknown = false;
     prefill(&t[1], 1, prompt, 3, 1);
-    seq_rm(memory, 0, 0, 3);
-    seq_add(memory, 0, 3, -1, -3);
-    t[0].n -= 3;
+    seq_rm(memory, 0, 2, 4); /* as a server shifts a full context */
+    seq_add(memory, 0, 4, -1, -2);
+    t[0].n -= 2;
     t[0].unknown = true;
     continue_first(&t[0], (int32_t[]){36}, 1);
+    seq_rm(memory, 0, 2, -1);
+    t[0].n = 2;
+    t[0].unknown = false;
+    continue_first(&t[0], (int32_t[]){38}, 1);
 }
 
 /* The cold run of the same prompt in two pieces, then a state that came from elsewhere. */
@@ -425,6 +430,11 @@ int main(int argc, char **argv)
     void *lib = argc > 2 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
     if (!lib)
         die(argc > 2 ? dlerror() : "usage: llama_host LIBRARY MODEL linked|dlsym");
+    int (*run_all)(const char *) = NULL;
+    if (argc == 4 && !strcmp(argv[2], "run"))
+        memcpy(&run_all, &(void *){dlsym(lib, "run")}, sizeof run_all);
+    if (run_all)
+        return run_all(argv[3]);
     if (argc < 4)
         return be_old(lib);
     find_functions(lib, strcmp(argv[3], "dlsym") != 0);

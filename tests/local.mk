@@ -102,9 +102,12 @@ check_PROGRAMS += %D%/cubin_t %D%/cupti_abi_t
 %C%_cubin_t_LDADD = sql/libsql.a
 %C%_cupti_abi_t_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 
-# A program that loads a real libllama, and something that only looks like one.
+# A program that loads a real libllama, and fakes that only look like one.
 EXTRA_DIST += %D%/llama_ctypes.py %D%/llama_node.mjs
-noinst_PROGRAMS += %D%/llama_host %D%/libllama.old.so
+noinst_PROGRAMS += %D%/llama_host %D%/libllama.freed.so %D%/libllama.old.so
+%C%_libllama_freed_so_SOURCES = %D%/fake_llama_freed.c
+%C%_libllama_freed_so_CFLAGS = $(WARN_CFLAGS) -fPIC -fvisibility=hidden
+%C%_libllama_freed_so_LDFLAGS = -shared -pthread
 %C%_llama_host_LDADD = sql/libsql.a
 %C%_llama_host_LDFLAGS = $(AM_LDFLAGS) -pthread
 %C%_libllama_old_so_SOURCES = %D%/fake_llama.c
