@@ -82,10 +82,11 @@ cat full freed folded | sed 's/^/# /'
 # The same while the host runs on: once there is room, it goes on recording.
 cat >again.sh <<'END'
 mount -t tmpfs -o size=4m none disk || exit 9
+rm -f with.err # what it says is from before, until the program has begun
 PROBE_DB=disk/run.db PROBE_SPOOL_MB=1 PROBE_ON_FULL=block LD_PRELOAD=$probe "$target" endless 100000000 \
     >with.out 2>with.err &
 pid=$!
-until grep -q full with.err; do sleep 0.05; done
+until grep -qs full with.err; do sleep 0.05; done
 mount -o remount,size=640m disk
 until [ "$(sqlite3 -cmd '.timeout 5000' disk/run.db \
     "SELECT count(*) FROM gaps WHERE kind = 'write_failed'" 2>/dev/null)" = 1 ]; do sleep 0.05; done
