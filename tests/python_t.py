@@ -278,6 +278,12 @@ def case_vllm(torch):
         step(update(added=[(2, None, PROMPTS[3], out[3])], moved=[(0, 1, swap)]), 2, 0, 3)
         step(None, 2, 0, 3)
         step(update(removed=[0, 1, 2], added=[(0, None, None, [])]), 0)
+    config.model_config.is_multimodal_model = True
+    config.scheduler_config.enable_chunked_prefill = False
+    processor = shim.VLLM(config, "cpu", False)
+    processor._label = "images"
+    processor.update_state(update(added=[(0, None, PROMPTS[0], [])]))
+    processor.apply(torch.tensor([logits_of(PROMPTS[0])]))
     print(processor.is_argmax_invariant())
 
 
@@ -396,6 +402,8 @@ def check_vllm(out, db, probe):
             for label in ("whole", "cut")}
     ok(told["whole"] == want, "vllm: every request's rows, through additions, moves and removals",
        *(f"{a} want {b}" for a, b in zip(told["whole"], want) if a != b))
+    ok([r[1:5] for r in rows if r[0] == "images decode"] == [(0, len(PROMPTS[0]) - 1, None, PROMPTS[0][-1])],
+       "vllm: rows of a multimodal model join nothing", rows[-1])
     late = [w for w in want if w[1] >= len(PROMPTS[w[0]])]
     ok(told["cut"] == late, "vllm: where prompts may be cut, the rows that could be of a part are left out",
        len(told["cut"]), len(late))

@@ -427,10 +427,12 @@ class _Batch(_Recorder):
         scheduler = getattr(vllm_config, "scheduler_config", None)
         self._whole = not getattr(scheduler, "enable_chunked_prefill",
                                   getattr(scheduler, "chunked_prefill_enabled", True))
-        self._guarded(self._start, vllm_config)
-
-    def _start(self, vllm_config):
         model = getattr(vllm_config, "model_config", None)
+        # The ids of a request with an image are those of one with another image.
+        self._is_text = not getattr(model, "is_multimodal_model", False)
+        self._guarded(self._start, model)
+
+    def _start(self, model):
         vllm = sys.modules.get("vllm")
         for name, value in (("model_path", getattr(model, "model", "")),
                             ("dtype", getattr(model, "dtype", "")),
@@ -486,7 +488,7 @@ class _Batch(_Recorder):
             return None
         new = r.output[r.n_hashed:] if r.context else [*r.prompt, *r.output]
         r.context, r.n_hashed = self.probe.context(new, r.context), n
-        return r.context, r.seq, n_prompt + n - 1, r.output[-1] if n else r.prompt[-1], i
+        return self._is_text and r.context, r.seq, n_prompt + n - 1, r.output[-1] if n else r.prompt[-1], i
 
 
 def __getattr__(name):
