@@ -112,6 +112,17 @@ else
 fi
 under=''
 
+# A process without CUDA has nothing to miss.
+"$abs_top_builddir/tests/target" rows >want 2>&1
+wanted="$? $(cat want)"
+for choice in auto cupti interpose off; do
+    rm -f run.db*
+    run env LD_PRELOAD="$probe" PROBE_CUPTI=$choice "$abs_top_builddir/tests/target" rows
+    is "no CUDA, $choice: the host runs on, and nothing is missing" \
+        "$status $(cat "$tmp/out" "$tmp/err") $(sql "SELECT count(*) FROM logits; SELECT kind FROM gaps" | xargs)" \
+        "$wanted 100"
+done
+
 # Code is read without libelf, or any library that the host has not.
 look "libraries" LD_PRELOAD="$probe" LD_DEBUG=files LD_DEBUG_OUTPUT="$tmp/debug" LIB="$tmp/driver"
 is "code hashes need no library but the C library's" \
