@@ -47,12 +47,7 @@ struct reader {
 
 static int fail(const struct reader *r, struct err *err, const char *cause)
 {
-    char shown[80];
-    snprintf(shown, sizeof shown, "%.70s", r->text);
-    for (char *p = shown; *p; p++)
-        if (*p < ' ' || *p > '~')
-            *p = '?';
-    return err_set(err, "%s: line %d: %s: %s", r->path, r->number, cause, shown);
+    return err_set(err, "%s: line %d: %s: %.70s", r->path, r->number, cause, r->text);
 }
 
 /* The next line that is not empty; 0 at the end. A line is whole if it ends with a newline. */

@@ -53,9 +53,6 @@ int logprobs_fail(const struct logprobs *lines, struct err *err, const char *fmt
     va_start(ap, fmt);
     vsnprintf(cause, sizeof cause, fmt, ap);
     va_end(ap);
-    for (signed char *p = (signed char *)cause; *p; p++)
-        if (*p < ' ' || *p == 127)
-            *p = '?'; /* what stands in the file must not reach a terminal as it is */
     return err_set(err, "%.100s: line %" PRId64 ": %s", lines->path, lines->number, cause);
 }
 

@@ -11,7 +11,7 @@ struct fuzz_target {
     int n_seeds;
     void (*seed)(int i, struct buf *out); /* good input number i < n_seeds, appended */
 };
-extern const struct fuzz_target fuzz_gguf, fuzz_tokenizer, fuzz_prompt;
+extern const struct fuzz_target fuzz_gguf, fuzz_tokenizer, fuzz_prompt, fuzz_import;
 
 /* A whole file: vocabulary and model of one tiny llama ("llama" tokenizer) or qwen2 (byte-level
  * BPE with the named pre-tokenizer). */

@@ -7,7 +7,7 @@ set -eu
 : "${abs_top_srcdir:?run by make fuzz}" "${abs_top_builddir:?run by make fuzz}"
 seconds=$1
 shift
-[ $# -gt 0 ] || set -- gguf tokenizer prompt
+[ $# -gt 0 ] || set -- gguf tokenizer prompt import
 cc=${FUZZ_CC-clang}
 command -v "$cc" >/dev/null || { echo "fuzz: $cc: not found; set FUZZ_CC" >&2; exit 1; }
 out=$abs_top_builddir/fuzz
@@ -18,7 +18,10 @@ mkdir -p "$out/objects"
 cd "$out/objects"
 has_cuda=$(grep -c '^#define HAVE_CUDA' "$abs_top_builddir/config.h" || :)
 for source in "$abs_top_srcdir"/engine/*.c "$abs_top_srcdir"/collector/seed.c \
-    "$abs_top_srcdir"/tests/fuzz_[gpt]*.c; do
+    "$abs_top_srcdir"/collector/import*.c "$abs_top_srcdir"/collector/kld.c \
+    "$abs_top_srcdir"/collector/logprobs.c "$abs_top_srcdir"/collector/npy.c \
+    "$abs_top_srcdir"/collector/run_writer.c "$abs_top_srcdir"/collector/texts.c \
+    "$abs_top_srcdir"/tests/fuzz_[gipt]*.c; do
     case $source in
     */engine/main.c | */fuzz_t.c) ;;
     *)

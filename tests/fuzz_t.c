@@ -75,5 +75,6 @@ int main(void)
     test_target(&fuzz_gguf, 1000);
     test_target(&fuzz_tokenizer, 3000);
     test_target(&fuzz_prompt, 3000);
+    test_target(&fuzz_import, 2000);
     return tap_done();
 }

@@ -215,15 +215,19 @@ check_PROGRAMS += %D%/sampler_t
 # Fuzz targets: a moment of each in make check, under libFuzzer with make fuzz.
 check_PROGRAMS += %D%/fuzz_t
 %C%_fuzz_t_SOURCES = %D%/fuzz_t.c %D%/fuzz.h %D%/fuzz_gguf.c %D%/fuzz_tokenizer.c \
-	%D%/fuzz_prompt.c engine/cmd_output.c engine/cmd_prompt.c
-%C%_fuzz_t_CPPFLAGS = $(AM_CPPFLAGS) $(engine_hooks)
-%C%_fuzz_t_LDADD = $(engine_libs)
+	%D%/fuzz_prompt.c %D%/fuzz_import.c engine/cmd_output.c engine/cmd_prompt.c $(import_sources)
+import_sources = collector/import.c collector/import_kld.c collector/import_logprobs.c \
+	collector/import_npy.c collector/import_seed.c collector/kld.c collector/logprobs.c \
+	collector/npy.c collector/run_writer.c collector/texts.c
+%C%_fuzz_t_CPPFLAGS = $(AM_CPPFLAGS) $(engine_hooks) $(SQLITE_CFLAGS)
+%C%_fuzz_t_LDADD = $(engine_libs) sql/libsql.a $(SQLITE_LIBS)
 EXTRA_DIST += %D%/fuzz.sh %D%/fuzz_main.c
 
 FUZZ_SECONDS = 600
-fuzz: kernels/libkernels.a
+fuzz: kernels/libkernels.a sql/libsql.a
 	abs_top_srcdir='$(abs_top_srcdir)' abs_top_builddir='$(abs_top_builddir)' \
-	  FUZZ_CFLAGS='$(CUDA_CPPFLAGS)' FUZZ_LIBS='$(CUDA_LIBS)' \
+	  FUZZ_CFLAGS='$(CUDA_CPPFLAGS) $(SQLITE_CFLAGS)' \
+	  FUZZ_LIBS='$(CUDA_LIBS) $(abs_top_builddir)/sql/libsql.a $(SQLITE_LIBS)' \
 	  $(SHELL) $(srcdir)/tests/fuzz.sh $(FUZZ_SECONDS)
 .PHONY: fuzz
 check_PROGRAMS += %D%/fixtures_t
