@@ -36,6 +36,7 @@ struct input {
     unsigned ways; /* of BY_TOKENS, ...: those that every response so far allows */
     enum way way;
     bool has_ids, has_texts; /* of every token */
+    bool has_lengths;        /* of every prompt */
     bool is_logits;          /* a value above 0 was seen */
     uint64_t seed;           /* of the contexts */
     struct counts counts;
@@ -174,6 +175,7 @@ static int note_response(struct input *in, const struct logprobs *lines, int fil
     if (response->goes_on)
         return 0;
     in->ways &= ways_of(in, response);
+    in->has_lengths &= response->n_prompt_tokens > 0;
     if (join && !(in->ways & 1u << in->way))
         return logprobs_fail(lines, err, "--join=%s, but it states no %s", join,
                              in->way == BY_TOKENS   ? "token ids of its prompt"
@@ -291,6 +293,10 @@ static void begin_choices(struct input *in, const struct logprob_response *respo
     case BY_ORDER:
     case N_WAYS:
         first.context = XXH3_64bits_withSeed(&response->number, sizeof response->number, in->seed);
+    }
+    if (in->way != BY_TOKENS && in->has_lengths) { /* equal text need not be equal tokens */
+        first.pos = response->n_prompt_tokens - 1;
+        first.context = XXH3_64bits_withSeed(&first.pos, sizeof first.pos, first.context);
     }
     first.context = never_0(first.context);
     for (int i = 0; i < LOGPROBS_CHOICES; i++)
@@ -451,7 +457,8 @@ static int parse_join(struct input *in, struct err *err)
 int import_logprobs(const struct import *import, struct err *err)
 {
     struct input *in = xcalloc(1, sizeof *in);
-    *in = (struct input){.import = import, .ways = ~0u, .has_ids = true, .has_texts = true};
+    *in = (struct input){
+        .import = import, .ways = ~0u, .has_ids = true, .has_texts = true, .has_lengths = true};
     int rc = parse_join(in, err) || texts_open(&in->texts, err) ||
                      for_each_file(in, NULL, check_file, err) || choose_way(in, err)
                  ? -1

@@ -26,7 +26,8 @@ enum {
     L_PROMPT,
     L_SEVERAL,
     L_ODD,
-    L_IS_CHUNK
+    L_IS_CHUNK,
+    L_N_PROMPT
 };
 enum { T_CHOICE, T_K, T_TYPE, T_CHOSEN, T_RANK = 7, T_ENTRY_TYPE, T_ENTRY, T_IS_PROB = 13 };
 
@@ -201,6 +202,7 @@ static int read_response(struct logprobs *lines, struct logprob_response *out, s
         .model = text_at(st, L_MODEL),
         .prompt = text_at(st, L_PROMPT),
         .n_prompt = sqlite3_column_bytes(st, L_PROMPT),
+        .n_prompt_tokens = sqlite3_column_int(st, L_N_PROMPT),
     };
     if (out->is_failed)
         return 0;

@@ -46,6 +46,7 @@ struct logprob_response {
     int n_custom_id, n_id, n_prompt; /* bytes: a text may hold NUL */
     const int32_t *prompt_ids;       /* (n_prompt_ids) */
     int n_prompt_ids;
+    int n_prompt_tokens; /* as the response counts them; below 1: not given */
 };
 
 /* db: any connection, for its JSON functions; borrowed. */

@@ -54,5 +54,6 @@ SELECT j IS NOT NULL AS is_object,
        (SELECT json_quote(c.value) FROM json_each(body, '$.choices') AS c
         WHERE c.type <> 'object' AND coalesce(json_type(body, '$.choices'), 'null') <> 'null'
         LIMIT 1) AS odd_choice,
-       coalesce(body ->> '$.object' GLOB '*.chunk', 0) AS is_chunk
+       coalesce(body ->> '$.object' GLOB '*.chunk', 0) AS is_chunk,
+       coalesce(body ->> '$.usage.prompt_tokens', body ->> '$.meta_info.prompt_tokens') AS n_prompt_tokens
 FROM (SELECT 1) LEFT JOIN parts;

@@ -205,6 +205,19 @@ is "ids that are local to an import join no other" "$status" 4
 ok "a third file is a third arm" "$neartie" import logprobs -o three.db chat-a.jsonl chat-b.jsonl chat-a.jsonl
 is "with its name" "$(sqlite3 three.db "SELECT group_concat(label, '') FROM arms")" abc
 
+for n in 9 10; do
+    sed "s/\"model\": \"tiny\"/&, \"usage\": {\"prompt_tokens\": $n}/" chat-b.jsonl >counted-$n.jsonl
+done
+ok "prompts that are counted" "$neartie" import logprobs -o counted.db counted-9.jsonl counted-9.jsonl
+is "give positions" "$(sqlite3 counted.db 'SELECT min(pos), max(pos) FROM logits')" "8|37"
+run "$neartie" verdict counted.db
+is "and join" "$(grep -c ': 360 positions' out)" 1
+ok "the same messages, another number of tokens" "$neartie" import logprobs -o counted2.db counted-9.jsonl counted-10.jsonl
+run "$neartie" verdict counted2.db
+is "are not compared" "$status" 4
+ok "where one does not count" "$neartie" import logprobs -o counted3.db chat-a.jsonl counted-10.jsonl
+is "messages join" "$(figures counted3.db)" "$(cat want.txt)"
+
 # What a list does not say.
 cat >odd.jsonl <<'EOT'
 {"custom_id":"1","response":{"body":{"choices":[{"logprobs":{"content":[{"token":"x","logprob":-7.5,"top_logprobs":[{"token":"x","logprob":-7.5},{"token":"a","logprob":-0.5}]},{"token":"y","logprob":-3,"top_logprobs":[{"token":"a","logprob":-0.25},{"token":"b","logprob":-2},{"token":"y","logprob":-3}]}]}}]}}}
