@@ -3,17 +3,16 @@
 #include "collector/arm_rows.h"
 #include "collector/xalloc.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* The columns of q_arm_rows, by number: this is the long loop. */
+/* The columns of scan_rows, by number: this is the long loop. */
 enum {
-    COL_ROW,
+    COL_ROW = ARM_ROWS_FIRST_COLUMN,
     COL_CONTEXT,
     COL_POS,
     COL_SEQ,
@@ -34,24 +33,23 @@ enum {
     COL_KERNEL_LIST
 };
 
-/* Zeroed memory that is touched all over: in large pages where the system has them, since faults
- * and misses of the page table are a third of the time otherwise. */
-static void *large_alloc(size_t n_bytes)
+static const int32_t NO_PAST = INT32_MIN; /* an unknown n_past, less pos */
+
+/* Memory that is touched all over: in large pages where the system has them, since faults and
+ * misses of the page table are a third of the time otherwise. */
+static void *in_large_pages(void *memory, size_t n_bytes)
 {
-    enum { PAGE = 2 << 20 };
-    size_t whole = (n_bytes + PAGE - 1) & ~(size_t)(PAGE - 1);
-    void *memory = whole > PAGE ? aligned_alloc(PAGE, whole) : NULL;
-    if (!memory)
-        return xcalloc(1, n_bytes);
-    madvise(memory, whole, MADV_HUGEPAGE);
-    return memset(memory, 0, whole);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)memory + page - 1) & ~(page - 1);
+    uintptr_t last = ((uintptr_t)memory + n_bytes) & ~(page - 1);
+    if (last > first)
+        madvise((void *)first, last - first, MADV_HUGEPAGE);
+    return memory;
 }
 
-static int32_t known_int(const struct query *query, int column)
+static int32_t known_int(struct cells cells, int column)
 {
-    return query_column_type(query, column) == QUERY_NULL
-               ? PAIR_UNKNOWN
-               : (int32_t)query_column_int(query, column);
+    return cell_is_null(cells, column) ? PAIR_UNKNOWN : (int32_t)cell_int(cells, column);
 }
 
 static int32_t phase_of(const struct arm *arm)
@@ -63,170 +61,231 @@ static int32_t phase_of(const struct arm *arm)
     return PAIR_UNKNOWN;
 }
 
-/* ---- places: few differ, so that a row needs only a number ---- */
-
-static uint32_t *place_slot(struct arm_rows *rows, const struct pair_place *place)
+void arm_rows_init(struct arm_rows *rows, const struct arm *arm)
 {
-    size_t i = XXH3_64bits(place, sizeof *place);
-    uint32_t *slot;
-    while (*(slot = rows->place_slots + (i & (rows->n_place_slots - 1))) &&
-           memcmp(&rows->places[*slot - 1], place, sizeof *place))
-        i++;
-    return slot;
-}
-
-static void grow_slots(struct arm_rows *rows)
-{
-    rows->n_place_slots = rows->n_place_slots ? 2 * rows->n_place_slots : 256;
-    free(rows->place_slots);
-    rows->place_slots = xcalloc(rows->n_place_slots, sizeof *rows->place_slots);
-    for (size_t i = 0; i < rows->n_places; i++)
-        *place_slot(rows, rows->places + i) = (uint32_t)i + 1;
-}
-
-/* struct pair_place has no padding: all of its members are int32_t. */
-static uint32_t intern_place(struct arm_rows *rows, const struct pair_place *place)
-{
-    if (2 * rows->n_places >= rows->n_place_slots)
-        grow_slots(rows);
-    uint32_t *slot = place_slot(rows, place);
-    if (*slot)
-        return *slot - 1;
-    if (rows->n_places == rows->places_size) {
-        rows->places_size = rows->places_size ? 2 * rows->places_size : 64;
-        rows->places = xrealloc(rows->places, rows->places_size, sizeof *rows->places);
-    }
-    rows->places[rows->n_places] = *place;
-    *slot = (uint32_t)++rows->n_places;
-    return *slot - 1;
-}
-
-static uint32_t read_place(struct arm_rows *rows, const struct query *query, int32_t phase)
-{
-    const struct pair_place place = {
-        .phase = phase,
-        .batch_row = known_int(query, COL_BATCH_ROW),
-        .n_tokens = known_int(query, COL_N_TOKENS),
-        .n_seqs = known_int(query, COL_N_SEQS),
-        .ubatch_index = known_int(query, COL_UBATCH),
-        .n_ubatch = known_int(query, COL_N_UBATCH),
-        .n_past = known_int(query, COL_N_PAST),
-        .kernel_list = known_int(query, COL_KERNEL_LIST),
+    *rows = (struct arm_rows){
+        .phase = phase_of(arm),
+        .seqs = {.item_size = sizeof(int64_t)},
+        .places = {.item_size = sizeof(struct pair_place)},
     };
-    return intern_place(rows, &place);
-}
-
-/* ---- rows ---- */
-
-/* Hex digits; not strtoull, which would need a copy with a NUL behind it. */
-static uint64_t context_of(const struct query *query)
-{
-    int n_bytes;
-    const unsigned char *hex = query_column_bytes(query, COL_CONTEXT, &n_bytes);
-    uint64_t value = 0;
-    for (int i = 0; i < n_bytes; i++)
-        value = value << 4 | (hex[i] <= '9' ? hex[i] - '0' : (hex[i] & 7) + 9);
-    return value;
-}
-
-static uint64_t content_of(const struct query *query)
-{
-    int n_bytes;
-    double lse = query_column_real(query, COL_LSE);
-    const void *list = query_column_bytes(query, COL_TOPK, &n_bytes);
-    uint64_t seed;
-    if (isnan(lse))
-        return 0;
-    memcpy(&seed, &lse, sizeof seed);
-    return XXH3_64bits_withSeed(list, (size_t)n_bytes, seed) | 1;
-}
-
-static void read_row(struct arm_rows *rows, struct arm_row *row, const struct query *query,
-                     int32_t phase)
-{
-    *row = (struct arm_row){
-        .context = context_of(query),
-        .row_id = query_column_int(query, COL_ROW),
-        .content = content_of(query),
-        .seq_id = query_column_int(query, COL_SEQ),
-        .pos = (int32_t)query_column_int(query, COL_POS),
-        .id = {known_int(query, COL_TOP1), known_int(query, COL_TOP2)},
-        .logit = {(float)query_column_real(query, COL_TOP1_LOGIT),
-                  (float)query_column_real(query, COL_TOP2_LOGIT)},
-        .emitted = known_int(query, COL_EMITTED),
-        .not_finite = query_column_int(query, COL_NOT_FINITE) != 0,
-        .place = read_place(rows, query, phase),
-    };
-}
-
-static int count_rows(struct db *db, int64_t arm_id, size_t *out, struct err *err)
-{
-    struct query *query;
-    if (db_query(db, &query, "arm_count", err))
-        return -1;
-    query_bind_int(query, ":arm_id", arm_id);
-    int rc = query_step(query, err);
-    if (rc > 0)
-        *out = (size_t)query_int(query, "n");
-    query_free(query);
-    return rc > 0 ? 0 : -1;
-}
-
-int arm_rows_load(struct arm_rows *out, struct db *db, const struct arm *arm, struct err *err)
-{
-    struct query *query = NULL;
-    size_t size;
-    int rc;
-    *out = (struct arm_rows){0};
-    if (count_rows(db, arm->arm_id, &size, err) || db_query(db, &query, "arm_rows", err))
-        return -1;
-    out->rows = large_alloc(size * sizeof *out->rows);
-    query_bind_int(query, ":arm_id", arm->arm_id);
-    while ((rc = query_step(query, err)) > 0 && out->n < size)
-        read_row(out, out->rows + out->n++, query, phase_of(arm));
-    query_free(query);
-    if (rc < 0)
-        arm_rows_free(out);
-    return rc < 0 ? -1 : 0;
 }
 
 void arm_rows_free(struct arm_rows *rows)
 {
     free(rows->rows);
-    free(rows->places);
-    free(rows->place_slots);
-    *rows = (struct arm_rows){0};
+    intern_free(&rows->seqs);
+    intern_free(&rows->places);
+    rows->rows = NULL;
+    rows->n = rows->cap = 0;
 }
 
-static int row_cmp(const void *x, const void *y)
+void arm_rows_reserve(struct arm_rows *rows, size_t n)
 {
-    const struct arm_row *a = x, *b = y;
-    if (a->seq_id != b->seq_id)
-        return a->seq_id < b->seq_id ? -1 : 1;
+    if (n <= rows->cap)
+        return;
+    rows->cap = n;
+    rows->rows = xrealloc(rows->rows, rows->cap, sizeof *rows->rows);
+    in_large_pages(rows->rows, rows->cap * sizeof *rows->rows);
+}
+
+/* ---- one row ---- */
+
+/* Hex digits; not strtoull, which would need a copy with a NUL behind it. */
+static uint64_t context_of(struct cells cells)
+{
+    size_t n_bytes;
+    const unsigned char *hex = cell_bytes(cells, COL_CONTEXT, &n_bytes);
+    uint64_t value = 0;
+    for (size_t i = 0; i < n_bytes; i++)
+        value = value << 4 | (hex[i] <= '9' ? hex[i] - '0' : (hex[i] & 7) + 9);
+    return value;
+}
+
+static uint64_t content_of(struct cells cells)
+{
+    size_t n_bytes;
+    double lse = cell_real(cells, COL_LSE);
+    const void *list = cell_bytes(cells, COL_TOPK, &n_bytes);
+    uint64_t seed;
+    if (isnan(lse))
+        return 0;
+    memcpy(&seed, &lse, sizeof seed);
+    return XXH3_64bits_withSeed(list, n_bytes, seed) | 1;
+}
+
+/* pos - n_past repeats where n_past does not. Unsigned: what is nonsense may wrap, and back. */
+static int32_t without_pos(int32_t n_past, int32_t pos)
+{
+    return n_past == PAIR_UNKNOWN ? NO_PAST : (int32_t)((uint32_t)n_past - (uint32_t)pos);
+}
+
+static uint32_t number_place(struct arm_rows *rows, struct cells cells, int32_t pos)
+{
+    const struct pair_place place = {
+        .phase = rows->phase,
+        .batch_row = known_int(cells, COL_BATCH_ROW),
+        .n_tokens = known_int(cells, COL_N_TOKENS),
+        .n_seqs = known_int(cells, COL_N_SEQS),
+        .ubatch_index = known_int(cells, COL_UBATCH),
+        .n_ubatch = known_int(cells, COL_N_UBATCH),
+        .n_past = without_pos(known_int(cells, COL_N_PAST), pos),
+        .kernel_list = known_int(cells, COL_KERNEL_LIST),
+    };
+    return intern_number(&rows->places, &place);
+}
+
+static uint32_t number_seq(struct arm_rows *rows, int64_t seq_id)
+{
+    if (!rows->seqs.n || seq_id != rows->last_seq_id) {
+        rows->last_seq = intern_number(&rows->seqs, &seq_id);
+        rows->last_seq_id = seq_id;
+    }
+    return rows->last_seq;
+}
+
+void arm_rows_add(struct arm_rows *rows, struct cells cells)
+{
+    int32_t pos = (int32_t)cell_int(cells, COL_POS);
+    if (rows->n == rows->cap)
+        arm_rows_reserve(rows, rows->n ? 2 * rows->n : 64);
+    rows->rows[rows->n++] = (struct arm_row){
+        .context = context_of(cells),
+        .row_id = cell_int(cells, COL_ROW),
+        .content = content_of(cells),
+        .pos = pos,
+        .id = {known_int(cells, COL_TOP1), known_int(cells, COL_TOP2)},
+        .logit = {(float)cell_real(cells, COL_TOP1_LOGIT), (float)cell_real(cells, COL_TOP2_LOGIT)},
+        .emitted = known_int(cells, COL_EMITTED),
+        .seq = number_seq(rows, cell_int(cells, COL_SEQ)),
+        .place = number_place(rows, cells, pos),
+        .not_finite = cell_int(cells, COL_NOT_FINITE) != 0,
+    };
+}
+
+/* ---- parts ---- */
+
+/* The number in `to` of each item of `from`; to be freed. */
+static uint32_t *map_numbers(struct intern *to, const struct intern *from)
+{
+    uint32_t *map = xcalloc(from->n, sizeof *map);
+    for (size_t i = 0; i < from->n; i++)
+        map[i] = intern_number(to, (const char *)from->items + i * from->item_size);
+    return map;
+}
+
+void arm_rows_join(struct arm_rows *rows, struct arm_rows *part)
+{
+    uint32_t *seqs = map_numbers(&rows->seqs, &part->seqs);
+    uint32_t *places = map_numbers(&rows->places, &part->places);
+    arm_rows_reserve(rows, rows->n + part->n);
+    for (size_t i = 0; i < part->n; i++) {
+        struct arm_row *row = rows->rows + rows->n++;
+        *row = part->rows[i];
+        row->seq = seqs[row->seq];
+        row->place = places[row->place];
+    }
+    free(seqs);
+    free(places);
+    arm_rows_free(part);
+}
+
+int64_t arm_rows_seq_id(const struct arm_rows *rows, const struct arm_row *row)
+{
+    return ((const int64_t *)rows->seqs.items)[row->seq];
+}
+
+struct pair_place arm_rows_place(const struct arm_rows *rows, const struct arm_row *row)
+{
+    struct pair_place place = ((const struct pair_place *)rows->places.items)[row->place];
+    place.n_past = place.n_past == NO_PAST ? PAIR_UNKNOWN
+                                           : (int32_t)((uint32_t)place.n_past + (uint32_t)row->pos);
+    return place;
+}
+
+/* ---- order ---- */
+
+struct ranked {
+    int64_t seq_id;
+    uint32_t seq;
+};
+
+static int ranked_cmp(const void *x, const void *y)
+{
+    const struct ranked *a = x, *b = y;
+    return (a->seq_id > b->seq_id) - (a->seq_id < b->seq_id);
+}
+
+/* Where each sequence's rows begin, by its number, when sequences stand by their seq_id; to be
+ * freed. */
+static size_t *sequence_starts(const struct arm_rows *rows)
+{
+    size_t n = rows->seqs.n, *starts = xcalloc(n, sizeof *starts), at = 0;
+    struct ranked *ranked = xcalloc(n, sizeof *ranked);
+    for (size_t i = 0; i < rows->n; i++)
+        starts[rows->rows[i].seq]++;
+    for (size_t i = 0; i < n; i++)
+        ranked[i] = (struct ranked){((const int64_t *)rows->seqs.items)[i], (uint32_t)i};
+    qsort(ranked, n, sizeof *ranked, ranked_cmp);
+    for (size_t i = 0; i < n; i++) {
+        size_t count = starts[ranked[i].seq];
+        starts[ranked[i].seq] = at;
+        at += count;
+    }
+    free(ranked);
+    return starts;
+}
+
+static int row_cmp(const void *x, const void *y, void *data)
+{
+    const struct arm_row *rows = data, *a = rows + *(const uint32_t *)x,
+                         *b = rows + *(const uint32_t *)y;
     if (a->pos != b->pos)
         return a->pos < b->pos ? -1 : 1;
     return (a->row_id > b->row_id) - (a->row_id < b->row_id);
 }
 
-void arm_rows_sort(struct arm_rows *rows)
+/* One sequence's rows: most are in order as they are. */
+static void sort_sequence(const struct arm_rows *rows, uint32_t *order, size_t n)
 {
     size_t i = 1;
-    while (i < rows->n && row_cmp(rows->rows + i - 1, rows->rows + i) <= 0)
+    while (i < n && row_cmp(order + i - 1, order + i, rows->rows) <= 0)
         i++;
-    if (i < rows->n) /* most records are in order as they are */
-        qsort(rows->rows, rows->n, sizeof *rows->rows, row_cmp);
+    if (i < n)
+        qsort_r(order, n, sizeof *order, row_cmp, rows->rows);
+}
+
+uint32_t *arm_rows_order(const struct arm_rows *rows)
+{
+    uint32_t *order = xcalloc(rows->n, sizeof *order);
+    size_t *ends = sequence_starts(rows), first = 0;
+    for (size_t i = 0; i < rows->n; i++)
+        order[ends[rows->rows[i].seq]++] = (uint32_t)i;
+    while (first < rows->n) {
+        size_t end = ends[rows->rows[order[first]].seq];
+        sort_sequence(rows, order + first, end - first);
+        first = end;
+    }
+    free(ends);
+    return order;
 }
 
 /* ---- index ---- */
 
-static uint32_t *index_slot(const struct arm_index *index, uint64_t context, int32_t pos)
+enum { AHEAD = 16 };
+
+static size_t index_start(const struct arm_index *index, const struct arm_row *row)
 {
-    size_t i = context ^ (uint64_t)pos * 0x9e3779b97f4a7c15u;
-    uint32_t *slot;
-    for (;; i++) {
-        slot = index->slots + (i & (index->size - 1));
-        const struct arm_row *row = index->rows->rows + (*slot ? *slot - 1 : 0);
-        if (!*slot || (row->context == context && row->pos == pos))
+    return (row->context ^ (uint64_t)row->pos * 0x9e3779b97f4a7c15u) & (index->size - 1);
+}
+
+static uint32_t *index_slot(const struct arm_index *index, const struct arm_row *row)
+{
+    for (size_t i = index_start(index, row);; i = (i + 1) & (index->size - 1)) {
+        uint32_t *slot = index->slots + i;
+        if (!*slot)
+            return slot;
+        const struct arm_row *at = index->rows->rows + *slot - 1;
+        if (at->context == row->context && at->pos == row->pos)
             return slot;
     }
 }
@@ -237,17 +296,25 @@ void arm_index_make(struct arm_index *out, const struct arm_rows *rows)
     out->size = 16;
     while (out->size < rows->n + rows->n / 2)
         out->size *= 2;
-    out->slots = large_alloc(out->size * sizeof *out->slots);
+    out->slots =
+        in_large_pages(xcalloc(out->size, sizeof *out->slots), out->size * sizeof *out->slots);
     for (size_t i = 0; i < rows->n; i++) {
-        uint32_t *slot = index_slot(out, rows->rows[i].context, rows->rows[i].pos);
+        if (i + AHEAD < rows->n)
+            arm_index_prefetch(out, rows->rows + i + AHEAD);
+        uint32_t *slot = index_slot(out, rows->rows + i);
         if (!*slot)
             *slot = (uint32_t)i + 1;
     }
 }
 
-const struct arm_row *arm_index_find(const struct arm_index *index, uint64_t context, int32_t pos)
+void arm_index_prefetch(const struct arm_index *index, const struct arm_row *row)
 {
-    uint32_t slot = *index_slot(index, context, pos);
+    __builtin_prefetch(index->slots + index_start(index, row));
+}
+
+const struct arm_row *arm_index_find(const struct arm_index *index, const struct arm_row *row)
+{
+    uint32_t slot = *index_slot(index, row);
     return slot ? index->rows->rows + slot - 1 : NULL;
 }
 

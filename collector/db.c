@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "collector/db.h"
+#include "collector/cells.h"
 #include "sql/recover.h"
 #include "sql/sql_text.h"
 
@@ -210,6 +211,25 @@ static int reopen(struct db *db, struct err *err)
     return recover(db->path, err) || open_handle(db, err) ? -1 : 0;
 }
 
+static struct db *new_db(const char *path, struct err *err)
+{
+    struct db *db = calloc(1, sizeof *db);
+    if (db)
+        db->path = strdup(path);
+    if (db && db->path)
+        return db;
+    free(db);
+    err_set(err, "%s: out of memory", path);
+    return NULL;
+}
+
+/* What the file's schema says is not run. */
+static void distrust(struct db *db)
+{
+    sqlite3_db_config(db->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(db->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+}
+
 int db_open(struct db **out, const char *path, struct err *err)
 {
     if (access(path, F_OK) && is_there(path, "-spool") && recover(path, err))
@@ -217,20 +237,15 @@ int db_open(struct db **out, const char *path, struct err *err)
     roll_back(path);
     if (check_file(path, err))
         return -1;
-    struct db *db = calloc(1, sizeof *db);
-    if (db)
-        db->path = strdup(path);
-    if (!db || !db->path) {
-        free(db);
-        return err_set(err, "%s: out of memory", path);
-    }
+    struct db *db = new_db(path, err);
+    if (!db)
+        return -1;
     if (open_handle(db, err) || check_schema(db, err) || (has_unended(db) && reopen(db, err)))
         goto fail;
     make_indexes(db);
-    sqlite3_db_config(db->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-    sqlite3_db_config(db->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    distrust(db);
     if (make_views(db, err) ||
-        db_exec(db, "PRAGMA query_only = 1; PRAGMA cache_size = -65536;", err))
+        db_exec(db, "PRAGMA query_only = 1; PRAGMA cache_size = -16384;", err))
         goto fail;
     *out = db;
     return 0;
@@ -241,21 +256,16 @@ fail:
 
 int db_open_own(struct db **out, const char *path, bool writable, struct err *err)
 {
-    struct db *db = calloc(1, sizeof *db);
-    if (db)
-        db->path = strdup(path);
-    if (!db || !db->path) {
-        free(db);
-        return err_set(err, "%s: out of memory", path);
-    }
+    struct db *db = new_db(path, err);
+    if (!db)
+        return -1;
     int flags = writable ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
     if (sqlite3_open_v2(path, &db->handle, flags | SQLITE_OPEN_NOMUTEX, NULL)) {
         db_fail(db, err);
         goto fail;
     }
     sqlite3_busy_timeout(db->handle, 5000);
-    sqlite3_db_config(db->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-    sqlite3_db_config(db->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    distrust(db);
     sqlite3_db_config(db->handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
     if (make_views(db, err) || db_exec(db, "PRAGMA cache_size = -65536", err))
         goto fail;
@@ -264,6 +274,21 @@ int db_open_own(struct db **out, const char *path, bool writable, struct err *er
 fail:
     db_close(db);
     return -1;
+}
+
+int db_again(struct db **out, const struct db *from, struct err *err)
+{
+    struct db *db = new_db(from->path, err);
+    if (!db)
+        return -1;
+    if (open_handle(db, err) ||
+        db_exec(db, "PRAGMA query_only = 1; PRAGMA cache_size = -2048;", err)) {
+        db_close(db);
+        return -1;
+    }
+    distrust(db);
+    *out = db;
+    return 0;
 }
 
 void db_close(struct db *db)
@@ -358,6 +383,47 @@ int db_put(struct db *db, const char *name, const struct db_value *values, int n
     sqlite3_finalize(st);
     sqlite3_close(writer);
     return rc ? -1 : 0;
+}
+
+/* ---- scans: the columns go to an aggregate, which never leaves SQLite's loop ---- */
+
+struct visit {
+    db_row_fn fn;
+    void *data;
+};
+
+static void visit_row(sqlite3_context *context, int n, sqlite3_value **values)
+{
+    const struct visit *visit = sqlite3_user_data(context);
+    (void)n;
+    visit->fn(visit->data, (struct cells){values});
+}
+
+static void visit_end(sqlite3_context *context)
+{
+    sqlite3_result_null(context);
+}
+
+int db_each(struct db *db, const char *name, const struct db_value *values, int n, db_row_fn fn,
+            void *data, struct err *err)
+{
+    struct visit visit = {fn, data};
+    sqlite3_stmt *st = NULL;
+    const char *sql = text_named("", name);
+    assert(sql);
+    int rc = sqlite3_create_function(db->handle, "each_row", -1, SQLITE_UTF8 | SQLITE_DIRECTONLY,
+                                     &visit, NULL, visit_row, visit_end);
+    if (!rc)
+        rc = sqlite3_prepare_v2(db->handle, sql, -1, &st, NULL);
+    for (int i = 0; !rc && i < n; i++)
+        bind_value(st, values + i);
+    while (!rc && (rc = sqlite3_step(st)) == SQLITE_ROW)
+        rc = 0;
+    if (rc != SQLITE_DONE)
+        db_fail(db, err);
+    sqlite3_finalize(st);
+    sqlite3_create_function(db->handle, "each_row", -1, SQLITE_UTF8, NULL, NULL, NULL, NULL);
+    return rc == SQLITE_DONE ? 0 : -1;
 }
 
 bool query_has_parameter(const struct query *query, const char *name)

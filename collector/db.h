@@ -18,6 +18,9 @@ struct query;
 int db_open(struct db **out, const char *path, struct err *err);
 void db_close(struct db *db);
 
+/* A further connection to an open database, for the scans of a thread of its own. */
+int db_again(struct db **out, const struct db *db, struct err *err);
+
 /* The same file, which db_open has opened before, over a connection that makes temporary tables and
  * with writable writes as well; the file's own triggers never run. */
 int db_open_own(struct db **out, const char *path, bool writable, struct err *err);
@@ -36,7 +39,7 @@ int db_query(struct db *db, struct query **out, const char *name, struct err *er
 int db_statement(struct db *db, struct query **out, const char *sql, const char **tail,
                  struct err *err);
 
-/* A value for a parameter of db_put. */
+/* A value for a parameter. */
 struct db_value {
     const char *name; /* ":label" */
     enum { DB_INT, DB_REAL, DB_TEXT } type;
@@ -47,6 +50,12 @@ struct db_value {
 
 /* Run sql/NAME.sql, a statement that writes, over a connection of its own. */
 int db_put(struct db *db, const char *name, const struct db_value *values, int n, struct err *err);
+
+/* Hand every row of sql/NAME.sql, which gives its columns to the aggregate each_row, to fn. */
+struct cells; /* collector/cells.h */
+typedef void (*db_row_fn)(void *data, struct cells cells);
+int db_each(struct db *db, const char *name, const struct db_value *values, int n, db_row_fn fn,
+            void *data, struct err *err);
 
 /* Bind a parameter, for instance ":arm_a"; one that is not bound is NULL. The text is copied. */
 bool query_has_parameter(const struct query *query, const char *name);

@@ -1,16 +1,15 @@
 #include "config.h"
 
 #include "collector/load.h"
-#include "collector/arm_rows.h"
 #include "collector/list_numbers.h"
+#include "collector/scan.h"
 #include "collector/xalloc.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LIST = 256 };
+enum { MAX_LIST = 256, AHEAD = 16 };
 
 /* ---- lists: read from the file only where two arms' best ids differ ---- */
 
@@ -87,51 +86,10 @@ static int read_side(struct lists *lists, const struct arm_row *row, struct pair
     return out->n_topk < 0 ? -1 : read_extra(lists, row->row_id, out, err);
 }
 
-/* ---- both arms at once: each by a connection and a thread of its own ---- */
-
-struct scan {
-    struct db *db;
-    const struct arm *arm;
-    struct arm_rows rows;
-    int rc;
-    struct err err;
-};
-
-static void *scan_run(void *arg)
-{
-    struct scan *scan = arg;
-    scan->rc = arm_rows_load(&scan->rows, scan->db, scan->arm, &scan->err);
-    return NULL;
-}
-
-static int scan_both(struct scan scans[2], struct err *err)
-{
-    struct db *again = NULL;
-    pthread_t thread;
-    if (scans[0].db == scans[1].db) {
-        if (db_open(&again, db_path(scans[0].db), err))
-            return -1;
-        scans[0].db = again;
-    }
-    bool threaded = !pthread_create(&thread, NULL, scan_run, &scans[0]);
-    if (!threaded)
-        scan_run(&scans[0]);
-    scan_run(&scans[1]);
-    if (threaded)
-        pthread_join(thread, NULL);
-    db_close(again);
-    for (int i = 0; i < 2; i++)
-        if (scans[i].rc) {
-            *err = scans[i].err;
-            return -1;
-        }
-    return 0;
-}
-
 /* ---- the pairs ---- */
 
 struct loader {
-    struct scan scans[2];
+    struct arm_rows rows[2];
     struct arm_index index; /* of arm A */
     struct lists lists[2];
     struct list_numbers list_numbers; /* of A's kernel lists, in B's file */
@@ -150,7 +108,7 @@ static struct pair_side known_side(const struct loader *l, int side, const struc
     struct pair_side out = {
         .first_bad = PAIR_UNKNOWN,
         .emitted = row->emitted,
-        .place = l->scans[side].rows.places[row->place],
+        .place = arm_rows_place(&l->rows[side], row),
     };
     if (side == 0)
         out.place.kernel_list = list_numbers_of(&l->list_numbers, out.place.kernel_list);
@@ -180,10 +138,10 @@ static int add_pair(struct loader *l, const struct arm_row *a, const struct arm_
 {
     struct pair_logit best[2][2];
     struct pair_row row = {
-        .seq = b->seq_id,
+        .seq = arm_rows_seq_id(&l->rows[1], b),
         .pos = b->pos,
         .repeat = first != NULL,
-        .first_seq = first ? first->seq_id : 0,
+        .first_seq = first ? arm_rows_seq_id(&l->rows[1], first) : 0,
         .comparable = true,
         .bit_equal = a->content && b->content ? a->content == b->content : PAIR_UNKNOWN,
         .a = known_side(l, 0, a),
@@ -202,14 +160,15 @@ static int add_pair(struct loader *l, const struct arm_row *a, const struct arm_
 
 /* A row of B whose context an earlier one had. */
 struct again {
-    uint32_t first, row; /* indices of B */
+    uint32_t first, row; /* places in B's order */
 };
 
 /* What arm B's rows are paired with: arm A's row, or one of these. */
 enum { ALONE = 0, SEEN = UINT32_MAX }; /* no row of A; paired already or later */
 
 struct matches {
-    uint32_t *of_b; /* (n of B) 1 + index of A's row, ALONE or SEEN */
+    uint32_t *order; /* (n of B) indices of B's rows, by sequence and position */
+    uint32_t *of_b;  /* (n of B) in this order: 1 + index of A's row, ALONE or SEEN */
     struct again *again;
     size_t n_again, again_size;
 };
@@ -237,13 +196,20 @@ static int compare_again(const void *x, const void *y)
     return (a->row > b->row) - (a->row < b->row);
 }
 
+static const struct arm_row *row_of_b(const struct loader *l, const struct matches *m, size_t i)
+{
+    return l->rows[1].rows + m->order[i];
+}
+
 static void match_rows(struct loader *l, struct matches *m)
 {
-    const struct arm_rows *a = &l->scans[0].rows, *b = &l->scans[1].rows;
-    uint32_t *first_b = xcalloc(a->n, sizeof *first_b); /* 1 + index of B's first row */
+    const struct arm_rows *a = &l->rows[0], *b = &l->rows[1];
+    uint32_t *first_b = xcalloc(a->n, sizeof *first_b); /* 1 + place of B's first row */
     for (size_t i = 0; i < b->n; i++) {
-        const struct arm_row *row = b->rows + i;
-        const struct arm_row *with = arm_index_find(&l->index, row->context, row->pos);
+        if (i + AHEAD < b->n)
+            arm_index_prefetch(&l->index, row_of_b(l, m, i + AHEAD));
+        const struct arm_row *row = row_of_b(l, m, i);
+        const struct arm_row *with = arm_index_find(&l->index, row);
         if (!with) {
             l->load->n_alone++;
             continue;
@@ -253,7 +219,7 @@ static void match_rows(struct loader *l, struct matches *m)
         if (!*first) {
             *first = (uint32_t)i + 1;
             m->of_b[i] = (uint32_t)(with - a->rows) + 1;
-        } else if (came_out_the_same(b->rows + *first - 1, row)) {
+        } else if (came_out_the_same(row_of_b(l, m, *first - 1), row)) {
             l->load->n_again++;
         } else {
             keep_again(m, *first - 1, (uint32_t)i);
@@ -267,17 +233,19 @@ static void match_rows(struct loader *l, struct matches *m)
 /* Sequence by sequence, each with the later rows of its contexts behind it. */
 static int add_rows(struct loader *l, const struct matches *m, struct err *err)
 {
-    const struct arm_row *a = l->scans[0].rows.rows, *b = l->scans[1].rows.rows;
-    size_t n = l->scans[1].rows.n, k = 0;
+    const struct arm_row *a = l->rows[0].rows;
+    size_t n = l->rows[1].n, k = 0;
     for (size_t i = 0; i < n; i++) {
+        const struct arm_row *row = row_of_b(l, m, i);
         if (m->of_b[i] != ALONE && m->of_b[i] != SEEN &&
-            add_pair(l, a + m->of_b[i] - 1, b + i, NULL, err))
+            add_pair(l, a + m->of_b[i] - 1, row, NULL, err))
             return -1;
-        if (i + 1 < n && b[i + 1].seq_id == b[i].seq_id)
+        if (i + 1 < n && row_of_b(l, m, i + 1)->seq == row->seq)
             continue;
         for (; k < m->n_again && m->again[k].first <= i; k++) {
             const struct again *again = m->again + k;
-            if (add_pair(l, a + m->of_b[again->first] - 1, b + again->row, b + again->first, err))
+            if (add_pair(l, a + m->of_b[again->first] - 1, row_of_b(l, m, again->row),
+                         row_of_b(l, m, again->first), err))
                 return -1;
         }
     }
@@ -286,14 +254,16 @@ static int add_rows(struct loader *l, const struct matches *m, struct err *err)
 
 static int pair_rows(struct loader *l, struct err *err)
 {
-    struct arm_rows *b = &l->scans[1].rows;
-    l->load->n_a = (int64_t)l->scans[0].rows.n;
+    const struct arm_rows *b = &l->rows[1];
+    struct matches m = {.order = arm_rows_order(b), .of_b = xcalloc(b->n, sizeof *m.of_b)};
+    l->load->n_a = (int64_t)l->rows[0].n;
     l->load->n_b = (int64_t)b->n;
-    arm_index_make(&l->index, &l->scans[0].rows);
-    arm_rows_sort(b);
-    struct matches m = {.of_b = xcalloc(b->n, sizeof *m.of_b)};
+    arm_index_make(&l->index, &l->rows[0]);
     match_rows(l, &m);
+    arm_index_free(&l->index);
+    pairs_reserve(l->load->pairs, b->n);
     int rc = add_rows(l, &m, err);
+    free(m.order);
     free(m.of_b);
     free(m.again);
     return rc;
@@ -332,21 +302,18 @@ int load_pairs(const struct load_side *a, const struct load_side *b, struct load
     int rc = -1;
     *out = (struct load){.pairs = pairs_new(NULL, 0)};
     l->load = out;
-    l->scans[0] = (struct scan){.db = a->db, .arm = a->arm};
-    l->scans[1] = (struct scan){.db = b->db, .arm = b->arm};
     if (lists_open(&l->lists[0], a->db, err) || lists_open(&l->lists[1], b->db, err) ||
         list_numbers_read(&l->list_numbers, a, b, err) || add_kernel_lists(a, b, out->pairs, err) ||
-        scan_both(l->scans, err))
+        scan_arms(a, b, l->rows, err))
         goto out;
     rc = pair_rows(l, err);
 out:
     if (rc)
         load_free(out);
     for (int i = 0; i < 2; i++) {
-        arm_rows_free(&l->scans[i].rows);
+        arm_rows_free(&l->rows[i]);
         lists_close(&l->lists[i]);
     }
-    arm_index_free(&l->index);
     list_numbers_free(&l->list_numbers);
     free(l);
     return rc;

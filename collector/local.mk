@@ -8,6 +8,7 @@ noinst_LIBRARIES += %D%/librule.a
 %C%_librule_a_SOURCES = \
 	%D%/calibrated.c %D%/calibrated.h \
 	%D%/floor.c %D%/floor.h \
+	%D%/intern.c %D%/intern.h \
 	%D%/pairs.c %D%/pairs.h %D%/pairs_ids.c %D%/pairs_int.h \
 	%D%/simulate.c %D%/simulate.h \
 	%D%/stat_dist.c %D%/stat_dist.h \
@@ -23,6 +24,7 @@ noinst_LIBRARIES += %D%/librule.a
 bin_PROGRAMS += %D%/neartie
 %C%_neartie_SOURCES = \
 	%D%/arm_rows.c %D%/arm_rows.h \
+	%D%/cells.h \
 	%D%/cmd.h \
 	%D%/cmd_blame.c \
 	%D%/cmd_calibrate.c \
@@ -75,6 +77,7 @@ bin_PROGRAMS += %D%/neartie
 	%D%/report_plots.c %D%/report_plots.h \
 	%D%/report_window.c \
 	%D%/run_writer.c %D%/run_writer.h \
+	%D%/scan.c %D%/scan.h \
 	%D%/select.c %D%/select.h \
 	%D%/texts.c %D%/texts.h \
 	%D%/window.c %D%/window.h \

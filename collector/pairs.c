@@ -24,8 +24,7 @@ struct pairs *pairs_new(const char *const *tag_names, int n_tags)
     for (int i = 0; i < n_tags; i++)
         pairs->tag_names[i] = xstrdup(tag_names[i]);
     pairs->n_tags = n_tags;
-    pairs->n_where_slots = 64;
-    pairs->where_slots = xcalloc(pairs->n_where_slots, sizeof *pairs->where_slots);
+    pairs->wheres.item_size = sizeof(struct pair_where);
     return pairs;
 }
 
@@ -37,10 +36,11 @@ void pairs_free(struct pairs *pairs)
         free(pairs->tag_names[i]);
     pair_tokens_fini(&pairs->seq_ids);
     pair_tokens_fini(&pairs->ids);
+    intern_free(&pairs->wheres);
     void *const columns[] = {
-        pairs->seq,       pairs->pos,       pairs->margin,    pairs->contrast,    pairs->peak,
-        pairs->where,     pairs->offset[0], pairs->offset[1], pairs->flags,       pairs->seq_number,
-        pairs->seq_first, pairs->wheres,    pairs->flips,     pairs->where_slots, pairs->kernels,
+        pairs->seq,       pairs->pos,       pairs->margin,    pairs->contrast, pairs->peak,
+        pairs->where,     pairs->offset[0], pairs->offset[1], pairs->flags,    pairs->seq_number,
+        pairs->seq_first, pairs->flips,     pairs->kernels,
     };
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         free(columns[i]);
@@ -56,58 +56,20 @@ static void *grow(void *array, size_t n, size_t *cap, size_t size)
     return xrealloc(array, *cap, size);
 }
 
-static void grow_columns(struct pairs *pairs)
+void pairs_reserve(struct pairs *pairs, size_t n)
 {
-    if (pairs->n < pairs->cap)
+    if (n <= pairs->cap)
         return;
-    size_t cap = pairs->cap ? pairs->cap + pairs->cap / 2 : 256;
-    pairs->seq = xrealloc(pairs->seq, cap, sizeof *pairs->seq);
-    pairs->pos = xrealloc(pairs->pos, cap, sizeof *pairs->pos);
-    pairs->margin = xrealloc(pairs->margin, cap, sizeof *pairs->margin);
-    pairs->contrast = xrealloc(pairs->contrast, cap, sizeof *pairs->contrast);
-    pairs->peak = xrealloc(pairs->peak, cap, sizeof *pairs->peak);
-    pairs->where = xrealloc(pairs->where, cap, sizeof *pairs->where);
+    pairs->seq = xrealloc(pairs->seq, n, sizeof *pairs->seq);
+    pairs->pos = xrealloc(pairs->pos, n, sizeof *pairs->pos);
+    pairs->margin = xrealloc(pairs->margin, n, sizeof *pairs->margin);
+    pairs->contrast = xrealloc(pairs->contrast, n, sizeof *pairs->contrast);
+    pairs->peak = xrealloc(pairs->peak, n, sizeof *pairs->peak);
+    pairs->where = xrealloc(pairs->where, n, sizeof *pairs->where);
     for (int side = 0; side < 2; side++)
-        pairs->offset[side] = xrealloc(pairs->offset[side], cap, sizeof *pairs->offset[side]);
-    pairs->flags = xrealloc(pairs->flags, cap, sizeof *pairs->flags);
-    pairs->cap = cap;
-}
-
-static uint64_t hash_bytes(const void *data, size_t size)
-{
-    const unsigned char *bytes = data;
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, 64 bits */
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ bytes[i]) * 0x100000001b3u;
-    return hash ^ hash >> 29;
-}
-
-static void rehash_wheres(struct pairs *pairs)
-{
-    pairs->n_where_slots *= 2;
-    free(pairs->where_slots);
-    pairs->where_slots = xcalloc(pairs->n_where_slots, sizeof *pairs->where_slots);
-    for (size_t i = 0; i < pairs->n_wheres; i++) {
-        size_t slot = hash_bytes(&pairs->wheres[i], sizeof *pairs->wheres);
-        while (pairs->where_slots[slot &= pairs->n_where_slots - 1])
-            slot++;
-        pairs->where_slots[slot] = (uint32_t)i + 1;
-    }
-}
-
-/* The number of this place, new or known. The struct has no padding: all members are int32_t. */
-static uint32_t intern_where(struct pairs *pairs, const struct pair_where *where)
-{
-    if (pairs->n_wheres * 2 >= pairs->n_where_slots)
-        rehash_wheres(pairs);
-    size_t slot = hash_bytes(where, sizeof *where);
-    for (uint32_t i; (i = pairs->where_slots[slot &= pairs->n_where_slots - 1]); slot++)
-        if (!memcmp(&pairs->wheres[i - 1], where, sizeof *where))
-            return i - 1;
-    pairs->wheres = grow(pairs->wheres, pairs->n_wheres, &pairs->cap_wheres, sizeof *where);
-    pairs->wheres[pairs->n_wheres] = *where;
-    pairs->where_slots[slot] = (uint32_t)++pairs->n_wheres;
-    return (uint32_t)pairs->n_wheres - 1;
+        pairs->offset[side] = xrealloc(pairs->offset[side], n, sizeof *pairs->offset[side]);
+    pairs->flags = xrealloc(pairs->flags, n, sizeof *pairs->flags);
+    pairs->cap = n;
 }
 
 double pairs_ulp_bf16(double x)
@@ -388,7 +350,7 @@ static uint32_t where_of(struct pairs *pairs, const struct pair_row *row)
     where.a.n_past = where.b.n_past = PAIR_UNKNOWN;
     for (int i = 0; i < PAIR_MAX_TAGS; i++)
         where.tags[i] = row->tags && i < pairs->n_tags ? row->tags[i] : PAIR_UNKNOWN;
-    return intern_where(pairs, &where);
+    return intern_number(&pairs->wheres, &where); /* no padding: all members are int32_t */
 }
 
 /* The row's place in its forward, where the forward has one sequence. */
@@ -401,8 +363,9 @@ static int32_t offset_of(const struct pair_row *row, const struct pair_place *pl
 
 static void store(struct pairs *pairs, const struct pair_row *row, const struct reduced *reduced)
 {
-    grow_columns(pairs);
     size_t n = pairs->n;
+    if (n == pairs->cap)
+        pairs_reserve(pairs, n ? n + n / 2 : 256);
     pairs->seq[n] = enter_sequence(pairs, row->repeat ? row->first_seq : row->seq);
     pairs->pos[n] = row->pos;
     pairs->margin[n] = (float)reduced->margin;

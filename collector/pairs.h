@@ -98,6 +98,9 @@ struct pairs; /* opaque to callers; collector/pairs_int.h for the tests of the r
 struct pairs *pairs_new(const char *const *tag_names, int n_tags);
 void pairs_free(struct pairs *pairs);
 
+/* Make room for n rows in all, where that is known. */
+void pairs_reserve(struct pairs *pairs, size_t n);
+
 /* Add one row; a repeat stands behind the other rows of first_seq. Fails on a list that is empty
  * without a NaN, not in order, or a NaN in a list. */
 int pairs_add(struct pairs *pairs, const struct pair_row *row, struct err *err);

@@ -53,10 +53,16 @@ void pair_tokens_fini(struct pair_tokens *tokens)
     *tokens = (struct pair_tokens){NULL, 0, 0};
 }
 
-static int compare_double(const void *a, const void *b)
+/* By insertion: the lists are short, most of two values. */
+static void sort_short(double *values, int n)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    for (int i = 1; i < n; i++) {
+        double value = values[i];
+        int k = i;
+        for (; k > 0 && values[k - 1] > value; k--)
+            values[k] = values[k - 1];
+        values[k] = value;
+    }
 }
 
 void pairs_add_ids(struct pairs *pairs, const struct pair_row *row)
@@ -76,7 +82,7 @@ void pairs_add_ids(struct pairs *pairs, const struct pair_row *row)
     if (n < 2)
         return;
     memcpy(sorted, delta, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, compare_double);
+    sort_short(sorted, n);
     double median = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
     for (int i = 0; i < n; i++)
         pair_tokens_add(&pairs->seq_ids, tokens[i], delta[i] - median);

@@ -3,6 +3,7 @@
 #ifndef NEARTIE_COLLECTOR_PAIRS_INT_H
 #define NEARTIE_COLLECTOR_PAIRS_INT_H
 
+#include "collector/intern.h"
 #include "collector/pairs.h"
 
 enum pair_flag {
@@ -64,10 +65,7 @@ struct pairs {
     int64_t *seq_number; /* (n_seqs) the caller's */
     size_t *seq_first;   /* (n_seqs) first row; the last ends at n */
 
-    size_t n_wheres, cap_wheres;
-    struct pair_where *wheres;
-    uint32_t *where_slots; /* open addressing over wheres, index + 1 */
-    size_t n_where_slots;
+    struct intern wheres; /* struct pair_where */
 
     size_t n_flips, cap_flips;
     struct pair_flip *flips;
@@ -105,6 +103,12 @@ struct pair_known {
     bool exact;
 };
 struct pair_known pair_find(const struct pair_side *side, int32_t token);
+
+/* A place by its number. */
+static inline const struct pair_where *pairs_where(const struct pairs *pairs, size_t number)
+{
+    return (const struct pair_where *)pairs->wheres.items + number;
+}
 
 /* Rows of sequence s: from seq_first[s] up to this. */
 size_t pairs_seq_end(const struct pairs *pairs, size_t s);

@@ -132,13 +132,13 @@ static struct group *add_range(struct groups *groups, const struct slot *slot, c
 static int32_t *distinct_values(const struct pairs *pairs, int side, int figure, size_t *out_n,
                                 bool *out_unknown)
 {
-    int32_t *values = xcalloc(pairs->n_wheres, sizeof *values);
+    int32_t *values = xcalloc(pairs->wheres.n, sizeof *values);
     size_t n = 0;
     *out_unknown = false;
-    for (size_t w = 0; w < pairs->n_wheres; w++)
-        values[w] = place_figure(&pairs->wheres[w], side, figure);
-    qsort(values, pairs->n_wheres, sizeof *values, compare_int32);
-    for (size_t w = 0; w < pairs->n_wheres; w++) {
+    for (size_t w = 0; w < pairs->wheres.n; w++)
+        values[w] = place_figure(pairs_where(pairs, w), side, figure);
+    qsort(values, pairs->wheres.n, sizeof *values, compare_int32);
+    for (size_t w = 0; w < pairs->wheres.n; w++) {
         *out_unknown |= values[w] == PAIR_UNKNOWN;
         if (values[w] != PAIR_UNKNOWN && (!n || values[n - 1] != values[w]))
             values[n++] = values[w];
@@ -265,8 +265,8 @@ static void add_tiles(struct groups *groups, const struct pairs *pairs, int side
     static const int tiles[] = {8, 16, 32, 64};
     for (size_t t = 0; t < sizeof tiles / sizeof *tiles; t++) {
         bool partial = false;
-        for (size_t w = 0; w < pairs->n_wheres && !partial; w++) {
-            const struct pair_where *where = &pairs->wheres[w];
+        for (size_t w = 0; w < pairs->wheres.n && !partial; w++) {
+            const struct pair_where *where = pairs_where(pairs, w);
             int32_t n = side == 0 ? where->a.n_tokens : where->b.n_tokens;
             partial = n > tiles[t] && n % tiles[t];
         }
@@ -403,12 +403,12 @@ void groups_bind(struct groups *groups, const struct pairs *pairs)
     size_t n_slots = (size_t)groups->n_slots;
     groups->bound = pairs;
     free(groups->place_atoms);
-    groups->place_atoms = xcalloc(pairs->n_wheres * n_slots, sizeof *groups->place_atoms);
-    for (size_t w = 0; w < pairs->n_wheres; w++)
+    groups->place_atoms = xcalloc(pairs->wheres.n * n_slots, sizeof *groups->place_atoms);
+    for (size_t w = 0; w < pairs->wheres.n; w++)
         for (size_t s = 0; s < n_slots && groups->slots[s].figure < FIG_PLACE_END; s++) {
             const struct slot *slot = &groups->slots[s];
             groups->place_atoms[w * n_slots + s] =
-                find_atom(slot, place_figure(&pairs->wheres[w], slot->side, slot->figure));
+                find_atom(slot, place_figure(pairs_where(pairs, w), slot->side, slot->figure));
         }
 }
 
@@ -423,7 +423,7 @@ static int near_atom(int32_t distance)
 /* Tokens of the row's forward on this side, or 0: one token, or the row's place in it unknown. */
 static int32_t forward_tokens(const struct pairs *pairs, size_t i, int side)
 {
-    const struct pair_where *where = &pairs->wheres[pairs->where[i]];
+    const struct pair_where *where = pairs_where(pairs, pairs->where[i]);
     int32_t n = side == 0 ? where->a.n_tokens : where->b.n_tokens;
     return pairs->offset[side][i] == PAIR_UNKNOWN || n < 2 ? 0 : n;
 }

@@ -16,9 +16,9 @@ sql_files = \
 	%D%/prune_counts.sql \
 	%D%/prune_weigh.sql \
 	%D%/rotate.sql \
+	%D%/scan_rows.sql \
 	%D%/put_calibration.sql \
 	%D%/q_agreement.sql \
-	%D%/q_arm_count.sql \
 	%D%/q_arm_facts.sql \
 	%D%/q_arm_kernels.sql \
 	%D%/q_arm_list.sql \
@@ -26,7 +26,6 @@ sql_files = \
 	%D%/q_arm_margins.sql \
 	%D%/q_arm_named.sql \
 	%D%/q_arm_pairs.sql \
-	%D%/q_arm_rows.sql \
 	%D%/q_arms.sql \
 	%D%/q_calibrations.sql \
 	%D%/q_comparable.sql \
@@ -43,7 +42,7 @@ sql_files = \
 	%D%/q_pair_ids.sql \
 	%D%/q_replay_tokens.sql \
 	%D%/q_replayed.sql \
-	%D%/q_row.sql \
+	%D%/q_row.sql %D%/q_row_span.sql \
 	%D%/q_run.sql \
 	%D%/q_run_sequences.sql \
 	%D%/q_run_states.sql \

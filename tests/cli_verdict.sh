@@ -152,6 +152,29 @@ sqlite3 batch.db "UPDATE logits SET batch_row = (seq_id - 1) % 8 WHERE arm_id = 
 is "one prompt in all rows of a batch: what differs stays, and names the rows" \
     "$(verdict batch.db | cut -d';' -f1)" "3 SYSTEMATIC: batch_row > 0"
 
+# --- however the rows lie, and however many read them, the figures are the same ---
+figures() { "$neartie" verdict "$@" --format json; }
+"$neartie" simulate -o order.db --seed 11 --rows 40
+figures order.db >want
+sqlite3 order.db 'UPDATE logits SET row_id = -row_id'
+is "rows in the opposite order" "$(figures order.db | cmp - want && echo same)" same
+sqlite3 order.db 'UPDATE logits SET row_id = pos * 1000 + seq_id * 10 + arm_id'
+is "sequences step by step, as a batch records them" \
+    "$(figures order.db | cmp - want && echo same)" same
+"$neartie" simulate -o large.db --seed 12 --sequences 30 --rows 2000
+cp large.db other.db
+if [ "$(nproc)" -gt 1 ]; then
+    is "120,000 rows: one thread and several" \
+        "$(taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')" \
+            "$neartie" verdict large.db --format json >want
+           figures large.db | cmp - want && echo same)" same
+    is "of two files" "$(figures large.db other.db --a prefill --b decode | tail -n +3 >got
+        tail -n +3 want | cmp - got && echo same)" same
+else
+    skip "120,000 rows: one thread and several" "there is one processor"
+    skip "of two files" "there is one processor"
+fi
+
 # --- calibrate ---
 run "$neartie" compare clean.db control.db
 is "two files: the arms are named with their files" "$(head -1 out)" \

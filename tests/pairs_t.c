@@ -152,7 +152,7 @@ static void test_sequences(void)
     pairs_close(pairs);
     is_int((long long)pairs_n_sequences(pairs), 3, "three sequences");
     is_int((long long)pairs->seq_first[2], 400, "the third begins at row 400");
-    is_int((long long)pairs->n_wheres, 1, "one place, interned");
+    is_int((long long)pairs->wheres.n, 1, "one place, interned");
     is_int((long long)pairs->ids.n_used, 3, "three ids");
     for (size_t i = 0; i < pairs->ids.n_slots; i++)
         if (pairs->ids.slots[i].n && pairs->ids.slots[i].token == 1) {
