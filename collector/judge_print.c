@@ -11,12 +11,44 @@ enum { MOST_FLIPS = 20, MOST_TAGS = 5, N_CONTEXT = 8 };
 
 /* ---- what the database knows of a flip ---- */
 
-static const struct load_flip *rows_of(const struct judgement *j, const struct pair_flip *flip)
+/* The queries on flips, prepared once. */
+struct flip_queries {
+    struct query *context, *token[2];
+};
+
+static int open_queries(struct flip_queries *queries, const struct judgement *j, struct err *err)
 {
-    for (size_t i = 0; i < j->load.n_flips; i++)
-        if (j->load.flips[i].seq == flip->seq && j->load.flips[i].pos == flip->pos)
-            return j->load.flips + i;
-    return NULL;
+    *queries = (struct flip_queries){NULL, {NULL, NULL}};
+    return db_query(j->b.db, &queries->context, "context", err) ||
+                   db_query(j->a.db, &queries->token[0], "token", err) ||
+                   db_query(j->b.db, &queries->token[1], "token", err)
+               ? -1
+               : 0;
+}
+
+static void close_queries(struct flip_queries *queries)
+{
+    query_free(queries->context);
+    query_free(queries->token[0]);
+    query_free(queries->token[1]);
+}
+
+/* The row of arm B; both lists are in the order of the pairs: by sequence, then position. */
+static int64_t row_of(const struct judgement *j, const struct pair_flip *flip)
+{
+    const struct load_flip *flips = j->load.flips;
+    size_t low = 0, high = j->load.n_flips;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (flips[mid].seq < flip->seq ||
+            (flips[mid].seq == flip->seq && flips[mid].pos < flip->pos))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    bool found =
+        low < j->load.n_flips && flips[low].seq == flip->seq && flips[low].pos == flip->pos;
+    return found ? flips[low].row_b : 0;
 }
 
 /* A stream into memory; the text is to be freed. */
@@ -30,38 +62,47 @@ static FILE *open_text(char **text, size_t *size)
     return out;
 }
 
-/* The tokens before a flip, as text where the vocabulary was recorded; to be freed. */
-static int context_text(const struct judgement *j, const struct pair_flip *flip, char **text,
-                        struct err *err)
+/* The tokens up to the row, of the rows that are at most reach away: their number; -1 failed. */
+static int read_context(struct query *query, int64_t row_id, int reach, FILE *out, struct err *err)
 {
-    struct query *query;
-    size_t size;
-    const struct load_flip *rows = rows_of(j, flip);
-    int rc;
-    if (db_query(j->b.db, &query, "context", err))
-        return -1;
-    FILE *out = open_text(text, &size);
-    query_bind_int(query, ":row_id", rows ? rows->row_b : 0);
+    int n = 0, rc;
+    query_reset(query);
+    query_bind_int(query, ":row_id", row_id);
     query_bind_int(query, ":n", N_CONTEXT);
-    while ((rc = query_step(query, err)) > 0) {
+    query_bind_int(query, ":reach", reach);
+    for (; (rc = query_step(query, err)) > 0; n++) {
         const char *token = query_text(query, "text");
         if (token)
             fputs(token, out);
         else if (!query_is_null(query, "token"))
             fprintf(out, "<%lld>", (long long)query_int(query, "token"));
     }
-    fclose(out);
-    query_free(query);
-    return rc;
+    return rc ? -1 : n;
+}
+
+/* The tokens before a flip, as text where the vocabulary was recorded; to be freed. They mostly
+ * stand close by: to look everywhere for each of ten thousand flips takes minutes. */
+static int context_text(struct query *query, const struct judgement *j,
+                        const struct pair_flip *flip, char **text, struct err *err)
+{
+    static const int reach[] = {64, 1024, 8192};
+    int wanted = flip->pos + 1 < N_CONTEXT ? flip->pos + 1 : N_CONTEXT, n = 0;
+    for (size_t i = 0; n >= 0 && n < wanted && i < sizeof reach / sizeof *reach; i++) {
+        size_t size;
+        free(*text);
+        FILE *out = open_text(text, &size);
+        n = read_context(query, row_of(j, flip), reach[i], out, err);
+        fclose(out);
+    }
+    return n < 0 ? -1 : 0;
 }
 
 /* "485 ' the'", or the number alone; to be freed. */
-static int token_text(const struct load_side *side, int32_t token, char **text, struct err *err)
+static int token_text(struct query *query, const struct load_side *side, int32_t token, char **text,
+                      struct err *err)
 {
-    struct query *query;
     size_t size;
-    if (db_query(side->db, &query, "token", err))
-        return -1;
+    query_reset(query);
     query_bind_int(query, ":arm_id", side->arm->arm_id);
     query_bind_int(query, ":token", token);
     int rc = query_step(query, err);
@@ -70,7 +111,6 @@ static int token_text(const struct load_side *side, int32_t token, char **text, 
     if (rc > 0 && query_text(query, "text"))
         fprintf(out, " '%s'", query_text(query, "text"));
     fclose(out);
-    query_free(query);
     return rc < 0 ? -1 : 0;
 }
 
@@ -82,13 +122,13 @@ static int by_contrast(const void *x, const void *y)
     return ((*a)->rank > (*b)->rank) - ((*a)->rank < (*b)->rank);
 }
 
-static int render_flip(struct render *r, const struct judgement *j, const struct verdict_flip *f,
-                       struct err *err)
+static int render_flip(struct render *r, struct flip_queries *queries, const struct judgement *j,
+                       const struct verdict_flip *f, struct err *err)
 {
     char *a = NULL, *b = NULL, *context = NULL;
-    int rc = token_text(&j->a, f->pair.token_a, &a, err) ||
-             token_text(&j->b, f->pair.token_b, &b, err) ||
-             context_text(j, &f->pair, &context, err);
+    int rc = token_text(queries->token[0], &j->a, f->pair.token_a, &a, err) ||
+             token_text(queries->token[1], &j->b, f->pair.token_b, &b, err) ||
+             context_text(queries->context, j, &f->pair, &context, err);
     render_int(r, f->pair.seq);
     render_int(r, f->pair.pos);
     render_text(r, a ? a : "", -1);
@@ -116,15 +156,17 @@ int judge_print_flips(FILE *out, enum render_format format, const struct judgeme
                                         "q",        "ulps",     "context"};
     size_t n = j->verdict.n_flips;
     const struct verdict_flip **order = xcalloc(n, sizeof *order);
-    int rc = 0;
+    struct flip_queries queries;
+    int rc = open_queries(&queries, j, err);
     for (size_t i = 0; i < n; i++)
         order[i] = j->verdict.flips + i;
     if (n > most)
         qsort(order, n, sizeof *order, by_contrast);
     struct render *r = render_open(out, format, 4, sizeof names / sizeof *names, names);
-    for (size_t i = 0; i < n && i < most; i++)
-        rc |= render_flip(r, j, order[i], err);
+    for (size_t i = 0; !rc && i < n && i < most; i++)
+        rc = render_flip(r, &queries, j, order[i], err);
     render_close(r);
+    close_queries(&queries);
     free(order);
     return rc;
 }

@@ -43,7 +43,7 @@ static const struct {
     {":arm_b", "2"},        {":n", "24"},     {":arm_id", "2"},      {":seq_id", "1"},
     {":row_a", "4"},        {":row_id", "8"}, {":name", "'decode'"}, {":sorted", "1"},
     {":label", "'golden'"}, {":token", "1"},  {":config_id", "2"},   {":step", "2"},
-    {":row_b", "10"},
+    {":row_b", "10"},       {":reach", "64"},
 };
 
 static int bind_all(sqlite3_stmt *st, const char *query)
