@@ -241,8 +241,9 @@ check_PROGRAMS += %D%/calibrated_t
 
 # Figures, not tests: make bench, on an idle machine. bench-store: what recording costs.
 # bench-engine: decode of a 1B-shaped Q8_0 model, weights read per second, and their share of what
-# this machine reads from memory. bench-probe: what the probe costs our engine.
-bench: bench-store bench-engine
+# this machine reads from memory. bench-probe: what the probe costs our engine. bench-verdict: what
+# judging a file costs, beside reading it.
+bench: bench-store bench-verdict bench-engine
 EXTRA_PROGRAMS = %D%/bench_store
 %C%_bench_store_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS)
 %C%_bench_store_LDADD = shim/libshim.a sql/libsql.a $(SQLITE_LIBS) -lm
@@ -253,8 +254,10 @@ bench-engine: engine/neartie-engine$(EXEEXT) %D%/mkgguf$(EXEEXT)
 	engine/neartie-engine bench bench-1b.gguf --prefill 128 --decode 32
 bench-probe: all
 	$(SHELL) $(srcdir)/%D%/bench_probe.sh .
-EXTRA_DIST += %D%/bench_probe.sh
-.PHONY: bench bench-store bench-engine bench-probe
+bench-verdict: collector/neartie$(EXEEXT)
+	python3 $(srcdir)/%D%/bench_verdict.py .
+EXTRA_DIST += %D%/bench_probe.sh %D%/bench_verdict.py
+.PHONY: bench bench-store bench-verdict bench-engine bench-probe
 
 # The recorder's long tests, of which make check runs a moment: half an hour on two cores.
 #   make soak [KILLS=1000] [ROWS=100000000] [SECONDS=840]
