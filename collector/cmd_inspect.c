@@ -1,11 +1,11 @@
 #include "config.h"
 
+#include "collector/args.h"
 #include "collector/cmd.h"
 #include "collector/images.h"
 #include "collector/notes.h"
 #include "collector/render.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -27,16 +27,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_KERNELS:
         o->kernels = true;
         return 0;
-    case ARGP_KEY_ARG:
-        if (o->path)
-            argp_error(state, "%s: more than one file", arg);
-        o->path = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which program?");
-        return EINVAL;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return args_one(&o->path, "program", key, arg, state);
     }
 }
 

@@ -1,10 +1,9 @@
 #include "config.h"
 
+#include "collector/args.h"
 #include "collector/cmd.h"
 #include "collector/render.h"
 #include "collector/select.h"
-
-#include <errno.h>
 
 enum { KEY_ARM = 0x100 };
 
@@ -23,16 +22,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_ARM:
         o->arm = arg;
         return 0;
-    case ARGP_KEY_ARG:
-        if (o->path)
-            argp_error(state, "%s: more than one file", arg);
-        o->path = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which file?");
-        return EINVAL;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return args_one(&o->path, "file", key, arg, state);
     }
 }
 

@@ -1,12 +1,12 @@
 #include "config.h"
 
+#include "collector/args.h"
 #include "collector/cmd.h"
 #include "collector/render.h"
 #include "collector/select.h"
 #include "collector/stat_dist.h"
 #include "collector/xalloc.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,16 +66,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_ARM:
         o->arm = arg;
         return 0;
-    case ARGP_KEY_ARG:
-        if (o->path)
-            argp_error(state, "%s: more than one file", arg);
-        o->path = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which file?");
-        return EINVAL;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return args_one(&o->path, "file", key, arg, state);
     }
 }
 

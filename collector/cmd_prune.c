@@ -1,9 +1,9 @@
 #include "config.h"
 
+#include "collector/args.h"
 #include "collector/cmd.h"
 #include "collector/prune.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,20 +75,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_DRY:
         o->dry_run = true;
         return 0;
-    case ARGP_KEY_ARG:
-        if (o->path)
-            argp_error(state, "%s: more than one file", arg);
-        o->path = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which file?");
-        return EINVAL;
     case ARGP_KEY_SUCCESS:
         if (!o->prune.before_ns && !o->prune.max_bytes)
             argp_error(state, "which rows? --older-than AGE, --max-size SIZE or both");
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return args_one(&o->path, "file", key, arg, state);
     }
 }
 

@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include "collector/args.h"
 #include "collector/cmd.h"
 #include "collector/launch.h"
 #include "collector/render.h"
@@ -52,19 +53,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_BATCH:
         o->batch = arg;
         return 0;
-    case ARGP_KEY_ARG:
-        if (o->path)
-            argp_error(state, "%s: more than one file", arg);
-        o->path = arg;
-        return 0;
     case ARGP_KEY_END:
-        if (!o->path)
-            argp_error(state, "which file?");
         if (!o->arms)
             argp_error(state, "under which settings? --arm decode:FAST=0, for instance");
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return args_one(&o->path, "file", key, arg, state);
     }
 }
 

@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include "collector/args.h"
 #include "collector/cmd.h"
 #include "collector/pdf.h"
 #include "collector/report.h"
@@ -40,20 +41,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_JSON:
         o->format = RENDER_JSON;
         return 0;
-    case ARGP_KEY_ARG:
-        if (o->path)
-            argp_error(state, "%s: more than one file", arg);
-        o->path = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which file?");
-        return EINVAL;
     case ARGP_KEY_END:
         if (o->markdown && o->format != RENDER_TABLE)
             argp_error(state, "--md and another format: choose one");
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return args_one(&o->path, "file", key, arg, state);
     }
 }
 

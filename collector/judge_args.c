@@ -1,8 +1,8 @@
 #include "config.h"
 
 #include "collector/judge_args.h"
+#include "collector/args.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,17 +47,6 @@ static void parse_kind(struct judge_args *args, const char *name, struct argp_st
         argp_error(state, "--control-kind %s: not one of same, other", name);
 }
 
-static int64_t parse_number(struct argp_state *state, const char *option, const char *arg,
-                            int64_t max)
-{
-    char *end;
-    errno = 0;
-    long long value = strtoll(arg, &end, 10);
-    if (errno || end == arg || *end || value < 0 || value > max)
-        argp_error(state, "%s %s: not a number from 0 to %lld", option, arg, (long long)max);
-    return value;
-}
-
 static error_t parse_file(struct judge_args *args, char *arg, struct argp_state *state)
 {
     if (state->arg_num > 1)
@@ -95,10 +84,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         args->options.greedy = true;
         return 0;
     case KEY_CHUNK:
-        args->options.chunk = (int)parse_number(state, "--chunk", arg, INT_MAX);
+        args->options.chunk = (int)args_number(state, "--chunk", arg, 0, INT_MAX);
         return 0;
     case KEY_SEED:
-        args->options.seed = (uint64_t)parse_number(state, "--seed", arg, INT64_MAX);
+        args->options.seed = (uint64_t)args_number(state, "--seed", arg, 0, INT64_MAX);
         return 0;
     case ARGP_KEY_ARG:
         return parse_file(args, arg, state);

@@ -23,6 +23,7 @@ noinst_LIBRARIES += %D%/librule.a
 
 bin_PROGRAMS += %D%/neartie
 %C%_neartie_SOURCES = \
+	%D%/args.c %D%/args.h \
 	%D%/arm_rows.c %D%/arm_rows.h \
 	%D%/cells.h \
 	%D%/cmd.h \

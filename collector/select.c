@@ -1,8 +1,8 @@
 #include "config.h"
 
 #include "collector/select.h"
+#include "collector/args.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,17 +18,6 @@ static const struct argp_option options_table[] = {
     {0},
 };
 
-static int64_t parse_number(struct argp_state *state, const char *option, const char *arg,
-                            int64_t max)
-{
-    char *end;
-    errno = 0;
-    long long value = strtoll(arg, &end, 10);
-    if (errno || end == arg || *end || value < 1 || value > max)
-        argp_error(state, "%s %s: not a number from 1 to %lld", option, arg, (long long)max);
-    return value;
-}
-
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct select_options *o = state->input;
@@ -40,10 +29,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         o->b = arg;
         return 0;
     case KEY_SEQ:
-        o->seq_id = parse_number(state, "--seq", arg, INT64_MAX);
+        o->seq_id = args_number(state, "--seq", arg, 1, INT64_MAX);
         return 0;
     case KEY_WINDOW:
-        o->window = strcmp(arg, "all") ? (int)parse_number(state, "--window", arg, INT_MAX) : -1;
+        o->window = strcmp(arg, "all") ? (int)args_number(state, "--window", arg, 1, INT_MAX) : -1;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
