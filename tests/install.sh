@@ -45,6 +45,12 @@ if command -v pkg-config >/dev/null; then
     is "and the folder of the Python module" \
         "$(ls "$(PKG_CONFIG_PATH=${pc%/*} pkg-config --define-variable=prefix="$tmp/prefix" \
             --variable=pythondir neartie)")" neartie_probe.py
+    printf '#include <probe.h>\nint main(void) { return probe_attach() == NULL; }\n' >hook.c
+    # shellcheck disable=SC2046
+    ok "a program builds by it" "${CC:-gcc}" -o hook hook.c \
+        $(PKG_CONFIG_PATH=${pc%/*} pkg-config --define-variable=prefix="$tmp/prefix" --cflags neartie)
+    is "and it names the probe that was installed" "$(PKG_CONFIG_PATH=${pc%/*} pkg-config \
+        --define-variable=prefix="$tmp/prefix" --variable=probe neartie)" "$tmp/$lib"
 else
     skip "pkg-config names the hook header's folder and the probe" "pkg-config is not installed"
     skip "and the folder of the Python module" "pkg-config is not installed"
