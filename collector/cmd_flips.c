@@ -83,6 +83,27 @@ static int bind_arms(struct db *db, struct query *query, const struct options *o
     return 0;
 }
 
+/* Other weights choose other tokens: what is listed by default may be no difference of arithmetic.
+ */
+static int warn_of_models(struct db *db, const struct options *o, struct err *err)
+{
+    struct query *query;
+    int rc, n = 0;
+    if (o->a || o->b)
+        return 0;
+    if (db_query(db, &query, "models", err))
+        return -1;
+    while ((rc = query_step(query, err)) > 0)
+        n++;
+    query_free(query);
+    if (n > 1)
+        fprintf(stderr,
+                "%s: has runs of %d models; flips between them are listed too (--a and --b choose "
+                "the arms)\n",
+                db_path(db), n);
+    return rc;
+}
+
 /* Why there is no flip: nothing was compared, or all tokens agree. */
 static int none_because(struct db *db, const struct options *o, char *out, size_t size,
                         struct err *err)
@@ -198,7 +219,8 @@ int cmd_flips(int argc, char **argv)
     if (o.paths[1])
         return flips_of_two(&o);
     if (db_open(&db, o.paths[0], &err) || db_query(db, &query, "flips", &err) ||
-        bind_arms(db, query, &o, &err) || none_because(db, &o, none, sizeof none, &err) ||
+        bind_arms(db, query, &o, &err) || warn_of_models(db, &o, &err) ||
+        none_because(db, &o, none, sizeof none, &err) ||
         render_query_or(stdout, o.format, 4, query, none, &err))
         status = cmd_fail(&err);
     query_free(query);

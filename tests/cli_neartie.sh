@@ -73,6 +73,11 @@ is "flips" "$(cat "$tmp/out")" \
 1,prefill,1,decode,1,3,6, sat,0.5,2, a,0.25,1.25,1.5,1,4,10"
 run "$neartie" flips "$golden"
 is "flips of all arms" "$(wc -l <"$tmp/out")" 7
+sqlite3 "$golden" ".backup '$tmp/models.db'"
+sqlite3 "$tmp/models.db" "UPDATE runs SET model_hash = 'bb' WHERE run_id = 2"
+is "flips: between two models, which is told" "$(failure "$neartie" flips "$tmp/models.db")" \
+    "0 models.db: has runs of 2 models; flips between them are listed too (--a and --b choose the arms)"
+is "flips: of arms that were chosen" "$(failure "$neartie" flips "$tmp/models.db" --a 1 --b 2)" "0 "
 sqlite3 "$golden" ".backup '$tmp/same.db'"
 for format in csv json; do
     "$neartie" flips "$golden" --a 1 --b 2 --format $format | python3 -c 'import csv, json, sys
