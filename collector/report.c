@@ -192,7 +192,8 @@ static int write_gaps(struct doc *doc, struct db *db, int64_t run_id, struct err
     while ((rc = query_step(query, err)) > 0) {
         const char *kind = query_text(query, "kind"), *detail = query_text(query, "detail");
         any = true;
-        doc_text(doc, "not recorded in run %lld: %s, %lld%s%s", (long long)run_id, kind ? kind : "",
+        const char *how = kind && strstr(kind, "_pruned") ? "removed from" : "not recorded in";
+        doc_text(doc, "%s run %lld: %s, %lld%s%s", how, (long long)run_id, kind ? kind : "",
                  (long long)query_int(query, "count"), detail ? ", " : "", detail ? detail : "");
     }
     query_free(query);

@@ -82,6 +82,9 @@ run "$neartie" verdict flips.db --a 'prefill (flips)' --b '1:decode (flips)'
 is "no verdict is made of them" "$status $(head -1 out)" \
     "4 NOT-COMPARABLE: rows that were kept for their flips are no sample"
 ok "but a report shows them" grep -q "^ *1  *3  *6 ' sat'  *2 ' a'" out
+"$neartie" report flips.db --a 'prefill (flips)' --b '1:decode (flips)' >report.txt
+is "and says what was removed" "$(grep -c '^removed from run 1: rows_pruned, 5, until 20.*, rows about flips are kept' \
+    report.txt)" 1
 run "$neartie" prune flips.db --older-than 2d --keep-flips
 is "once more: they stay, in the same arms" "$(cut -d\; -f1 out) $(sql flips.db 'SELECT count(*) FROM arms')" \
     "flips.db: pruned 0 of 13 rows, kept 8 about flips $(($(sql golden.db 'SELECT count(*) FROM arms') + 2))"
