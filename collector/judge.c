@@ -54,6 +54,22 @@ static void name_side(const struct load_side *side, bool with_file, bool with_ru
     window_name_arm(side->arm, with_run, out, size);
 }
 
+static int count_missing(const struct load_side *side, int64_t *n_lost, int64_t *n_pruned,
+                         struct err *err)
+{
+    struct query *query;
+    if (db_query(side->db, &query, "missing", err))
+        return -1;
+    query_bind_int(query, ":run_id", side->arm->run_id);
+    int rc = query_step(query, err);
+    if (rc > 0) {
+        *n_lost = query_int(query, "n_lost");
+        *n_pruned = query_int(query, "n_pruned");
+    }
+    query_free(query);
+    return rc < 0 ? -1 : 0;
+}
+
 /* Rows that prune kept because of their flips show what happened, and not how often. */
 static void refuse_choice(struct verdict *v, const struct arm_facts *a, const struct arm_facts *b)
 {
@@ -73,7 +89,9 @@ int judge(struct judgement *out, const struct load_side *a, const struct load_si
     name_side(a, a->db != b->db, runs, out->name_a, sizeof out->name_a);
     name_side(b, a->db != b->db, runs, out->name_b, sizeof out->name_b);
     if (infer_facts(a, &facts_a, err) || infer_facts(b, &facts_b, err) ||
-        load_pairs(a, b, &out->load, err))
+        load_pairs(a, b, &out->load, err) ||
+        count_missing(a, &out->n_lost[0], &out->n_pruned[0], err) ||
+        count_missing(b, &out->n_lost[1], &out->n_pruned[1], err))
         goto fail;
     snprintf(out->why, sizeof out->why, "as given");
     if (out->cls == FLOOR_N_CLASSES)

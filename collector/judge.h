@@ -22,6 +22,7 @@ struct judgement {
     struct load_side a, b;         /* borrowed */
     char name_a[224], name_b[224]; /* safe to print, with the run where these differ */
     struct load load;
+    int64_t n_lost[2], n_pruned[2]; /* rows of each side's run that are not in its file */
     enum floor_class cls;
     char why[160]; /* of the class */
     struct control control;

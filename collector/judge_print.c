@@ -353,11 +353,25 @@ static void write_counts(struct doc *doc, const struct judgement *j)
                  v->n_flips, v->expected, p, v->smallest_margin, v->largest_contrast);
 }
 
+/* What else was computed: the figures are of what the files hold. */
+static void write_missing(struct doc *doc, const struct judgement *j)
+{
+    bool same = j->a.db == j->b.db && j->a.arm->run_id == j->b.arm->run_id;
+    for (int side = 0; side < (same ? 1 : 2); side++)
+        if (j->n_lost[side] || j->n_pruned[side])
+            doc_fact(doc, "missing", "%s: %lld rows were not recorded, %lld were removed since",
+                     same   ? "of the run"
+                     : side ? "of B's run"
+                            : "of A's run",
+                     (long long)j->n_lost[side], (long long)j->n_pruned[side]);
+}
+
 void judge_write_figures(struct doc *doc, const struct judgement *j)
 {
     const struct verdict *v = &j->verdict;
     char grids[160] = "";
     write_counts(doc, j);
+    write_missing(doc, j);
     if (v->n)
         doc_fact(doc, "agreement", "%.2f %% (95 %%: %.2f to %.2f)", 100 * v->agreement,
                  100 * v->agreement_low, 100 * v->agreement_high);

@@ -39,6 +39,7 @@ sql_files = \
 	%D%/q_kernel_timeline.sql %D%/q_kernels.sql \
 	%D%/q_list_configs.sql \
 	%D%/q_merged.sql \
+	%D%/q_missing.sql \
 	%D%/q_models.sql \
 	%D%/q_pair_ids.sql \
 	%D%/q_replay_tokens.sql \

@@ -92,6 +92,14 @@ run "$neartie" prune flips.db --older-than 2d
 is "without --keep-flips they go" "$(cut -d\; -f1 out) $(sql flips.db "SELECT sum(count) FROM gaps
     WHERE kind = 'rows_pruned'")" "flips.db: pruned 8 of 13 rows 13"
 
+# --- a verdict names what is missing ---
+cp golden.db some.db
+sqlite3 some.db "UPDATE forwards SET started_ns = 1 WHERE forward_id < 3"
+"$neartie" prune some.db --older-than 3000d >out
+is "a verdict says how many rows were removed" "$("$neartie" verdict some.db --a 1:decode --b 2:decode |
+    grep ^missing | tr -s ' ')" "missing of A's run: 3 rows were not recorded, $(sql some.db "SELECT count FROM gaps
+        WHERE kind = 'rows_pruned'") were removed since"
+
 # --- by size ---
 "$neartie" simulate -o big.db --seed 3 --sequences 60 --rows 500 >out
 sql big.db "UPDATE forwards SET started_ns = started_ns + forward_id * 1000000"
