@@ -290,6 +290,8 @@ static void tie_reason(struct verdict *out, const struct pairs *test)
 {
     if (!test->n_flips || test->flips[0].emitted_only)
         snprintf(out->reason, sizeof out->reason, "equal logits, another rule for ties");
+    else if (!(test->grid[0].step > 0) && !(out->ulp[0] > 0))
+        snprintf(out->reason, sizeof out->reason, "equal logits");
     else
         snprintf(out->reason, sizeof out->reason, "equal logits on a grid of %g",
                  out->grid[0] && out->ulp[0] > 0 ? fmax(out->ulp[0], test->grid[0].step)

@@ -77,6 +77,10 @@ static void print_stored(const struct judgement *j, const struct floor *floor, c
            floor->measured, floor->n, floor->n_seqs, floor_priors[j->cls].name, j->why);
     if (floor->n_equal)
         printf("%zu rows are bit-equal and say nothing about the noise\n", floor->n_equal);
+    if (floor->thin)
+        printf(
+            "too little for a floor of its own kind, which takes 20 rows of 8 sequences: verdicts "
+            "use it as one of another kind\n");
 }
 
 static int store(const struct judgement *j, const struct floor *floor, const char *label,
@@ -87,8 +91,8 @@ static int store(const struct judgement *j, const struct floor *floor, const cha
     if (infer_facts(&j->a, &a, err) || infer_facts(&j->b, &b, err))
         return -1;
     infer_name_pair(&j->a, &a, &j->b, &b, pair);
-    snprintf(words, sizeof words, "%.15s against %.15s, %.120s, %.200s, %s", a.phase, b.phase,
-             b.engine, b.model, pair);
+    snprintf(words, sizeof words, "%.15s against %.15s, %.120s, %.200s, %zu sequences, %s", a.phase,
+             b.phase, b.engine, b.model, floor->n_seqs, pair);
     char *points = points_text(floor);
     const struct db_value values[] = {
         {":label", DB_TEXT, .text = label},
@@ -113,9 +117,9 @@ static int calibrate(const struct judgement *j, const char *wanted, struct err *
     floor_from_pairs(&floor, j->load.pairs, FLOOR_SAME, j->cls, 0);
     int rc = -1;
     snprintf(label, sizeof label, "%.20s-%.20s", j->a.arm->phase, j->b.arm->phase);
-    if (floor.n == 0)
-        err_set(err, "%s against %s: every row is bit-equal: no floor to measure", j->name_a,
-                j->name_b);
+    if (!(floor.measured > 0))
+        err_set(err, "%s against %s: every %s: no floor to measure", j->name_a, j->name_b,
+                j->verdict.n_equal == j->verdict.n ? "row is bit-equal" : "other contrast is 0");
     else
         rc = store(j, &floor, wanted ? wanted : label, err);
     if (!rc)

@@ -33,6 +33,18 @@ static bool words_are_of(const char *words, const struct arm_facts *a, const str
                                           !strncmp(words, crossed, strlen(crossed)));
 }
 
+/* Its sequences: "..., 20 sequences, PAIR"; 0: it does not say. */
+static size_t words_n_seqs(const char *words)
+{
+    static const char unit[] = " sequences, ";
+    const char *at = NULL;
+    for (const char *p = words; (p = strstr(p, unit)); p++)
+        at = p;
+    while (at && at > words && at[-1] >= '0' && at[-1] <= '9')
+        at--;
+    return at ? strtoul(at, NULL, 10) : 0;
+}
+
 /* It ends with the pair that was measured: "..., 1f6c0e2a:prefill and 1f6c0e2a:decode". */
 static bool words_end_with(const char *words, const char *pair)
 {
@@ -69,7 +81,8 @@ static int take_calibration(struct control *out, const struct query *query,
     int n = parse_points(query_text(query, "quantiles"), points);
     snprintf(out->words, sizeof out->words, "calibration %s: %s", label, words);
     return floor_from_points(&out->floor, kind, wanted->cls, query_real(query, "scale"),
-                             (size_t)query_int(query, "n"), points, n, wanted->ulp, err);
+                             (size_t)query_int(query, "n"), words_n_seqs(words), points, n,
+                             wanted->ulp, err);
 }
 
 /* Returns 1 when one was found. A calibration of the pair itself is refused where it was named, and

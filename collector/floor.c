@@ -3,6 +3,7 @@
 #include "collector/floor.h"
 #include "collector/pairs_int.h"
 #include "collector/stat_dist.h"
+#include "collector/stat_perm.h"
 #include "collector/xalloc.h"
 
 #include <assert.h>
@@ -67,7 +68,8 @@ void floor_from_prior(struct floor *out, enum floor_class cls, double ulp)
 static void settle(struct floor *floor, double ulp)
 {
     double least = rounding_scale(ulp);
-    floor->thin = floor->kind == FLOOR_SAME && floor->n < LEAST_ROWS;
+    bool few = floor->n < LEAST_ROWS || (floor->n_seqs && floor->n_seqs < STAT_MIN_SEQS);
+    floor->thin = floor->kind == FLOOR_SAME && few;
     if (floor->thin)
         floor->kind = FLOOR_OTHER;
     if (floor->kind == FLOOR_OTHER)
@@ -83,6 +85,19 @@ static void settle(struct floor *floor, double ulp)
     else
         floor->n_strata =
             0; /* more than half of the contrasts are 0 on a grid: no shape to stretch */
+}
+
+/* Sequences with a row that differs. */
+static size_t differing_sequences(const struct pairs *control)
+{
+    size_t count = 0, last = SIZE_MAX;
+    for (size_t i = 0; i < control->n; i++) {
+        if (control->flags[i] & PAIR_EQUAL || control->seq[i] == last)
+            continue;
+        last = control->seq[i];
+        count++;
+    }
+    return count;
 }
 
 /* |y| and margins of the rows that differ, in two arrays of the caller's to free. */
@@ -148,18 +163,20 @@ void floor_from_pairs(struct floor *out, struct pairs *control, enum floor_kind 
     float *size, *margin;
     pairs_close(control);
     size_t n = differing_rows(control, &size, &margin);
-    if (n == 0) {
-        floor_from_prior(out, cls, ulp);
-        out->zero = control->n > 0;
-    } else {
-        *out = (struct floor){.kind = kind, .cls = cls, .n = n};
-        if (n >= LEAST_ROWS)
-            sort_strata(out, size, margin, n);
+    *out = (struct floor){.kind = kind, .cls = cls, .n = n};
+    if (n >= LEAST_ROWS)
+        sort_strata(out, size, margin, n);
+    if (n > 0) {
+        out->n_seqs = differing_sequences(control);
         out->measured = 1.4826 * stat_median(size, n);
         settle(out, ulp);
     }
+    if (!(out->scale > 0)) { /* bit-equal, or every other contrast is 0, off a grid */
+        floor_fini(out);
+        floor_from_prior(out, cls, ulp);
+        out->zero = control->n > 0;
+    }
     out->n_equal = control->n_equal;
-    out->n_seqs = control->n_seqs;
     free(size);
     free(margin);
 }
@@ -198,8 +215,8 @@ static void sample_points(struct floor *floor, const struct floor_point *points,
 }
 
 int floor_from_points(struct floor *out, enum floor_kind kind, enum floor_class cls, double scale,
-                      size_t n_rows, const struct floor_point *points, int n, double ulp,
-                      struct err *err)
+                      size_t n_rows, size_t n_seqs, const struct floor_point *points, int n,
+                      double ulp, struct err *err)
 {
     if (!(scale >= 0) || !isfinite(scale))
         return err_set(err, "calibration: scale %g is not a size", scale);
@@ -210,7 +227,8 @@ int floor_from_points(struct floor *out, enum floor_kind kind, enum floor_class 
         out->zero = true;
         return 0;
     }
-    *out = (struct floor){.kind = kind, .cls = cls, .measured = scale, .n = n_rows};
+    *out =
+        (struct floor){.kind = kind, .cls = cls, .measured = scale, .n = n_rows, .n_seqs = n_seqs};
     if (n > 0)
         sample_points(out, points, n);
     settle(out, ulp);

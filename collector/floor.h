@@ -61,8 +61,9 @@ struct floor {
     double measured; /* the control's own s, before any raising; NAN without a control */
     double stretch;  /* the control's |y| are taken this many times as large */
     bool raised;     /* the control lay below the prior (kind other) or below the rounding floor */
-    bool zero;       /* the control is bit-equal throughout: the floor is the prior */
-    bool thin;       /* the control has too few rows for a kind of its own: used as another kind */
+    bool zero;       /* the control is bit-equal, or has no scale: the floor is the prior */
+    bool thin;       /* the control has too few rows or sequences to stand for its kind, whose
+                        sequences may lie further apart: used as another kind */
     size_t n, n_equal, n_seqs; /* control: rows that differ, rows that are bit-equal, sequences */
     double rho;                /* the control's rank correlation of |y| and margin */
     int n_strata; /* 0: t4; else sorted holds this many runs, one per range of margins */
@@ -85,11 +86,12 @@ void floor_from_prior(struct floor *out, enum floor_class cls, double ulp);
 void floor_from_pairs(struct floor *out, struct pairs *control, enum floor_kind kind,
                       enum floor_class cls, double ulp);
 
-/* A stored calibration: its scale, the number of its rows that differ, and n points of its
- * survival curve, ascending, the first at p = 0 and the last at p = 1; n = 0: the shape is t4. */
+/* A stored calibration: its scale, the number of its rows that differ, of their sequences (0: not
+ * known), and n points of its survival curve, ascending, the first at p = 0 and the last at p = 1;
+ * n = 0: the shape is t4. */
 int floor_from_points(struct floor *out, enum floor_kind kind, enum floor_class cls, double scale,
-                      size_t n_rows, const struct floor_point *points, int n, double ulp,
-                      struct err *err);
+                      size_t n_rows, size_t n_seqs, const struct floor_point *points, int n,
+                      double ulp, struct err *err);
 void floor_fini(struct floor *floor);
 
 /* The floor's own curve, to be stored: half of the points evenly spaced up to p = 0.9, half

@@ -30,6 +30,25 @@ static void test_clean(enum trial_control control, enum simulate_noise noise, in
        simulate_noises[noise].name, control_names[control], defects, CLEAN_SEEDS);
 }
 
+/* Sequences that lie further apart than a few of them show: a control of one or four sequences. */
+static void test_few(int control_seqs, bool stored)
+{
+    enum { SEEDS = 150 };
+    int defects = 0;
+    for (int seed = 1; seed <= SEEDS; seed++) {
+        struct verdict verdict;
+        struct trial trial = {.test = {.noise = NOISE_SEQUENCE},
+                              .control = TRIAL_SAME,
+                              .control_seqs = control_seqs,
+                              .stored = stored};
+        trial_judge(&trial, (uint64_t)seed, &verdict);
+        defects += verdict_is_defect(verdict.cls);
+        verdict_fini(&verdict);
+    }
+    ok(defects <= 1, "clean, sequence noise, a %s of %d: %d of %d seeds convicted",
+       stored ? "calibration" : "control", control_seqs, defects, SEEDS);
+}
+
 /* Every seed must be caught; most must give this reason. */
 static void test_defect(const struct trial *trial, enum verdict_class cls, const char *reason)
 {
@@ -96,6 +115,10 @@ int main(void)
             test_clean((enum trial_control)control, (enum simulate_noise)noise, &total);
     ok(total * 100 <= TRIAL_N_CONTROLS * NOISE_N * CLEAN_SEEDS,
        "at most 1 %% of all clean seeds convicted: %d", total);
+    for (int stored = 0; stored < 2; stored++) {
+        test_few(1, stored);
+        test_few(4, stored);
+    }
     for (size_t d = 0; d < sizeof defects / sizeof *defects; d++)
         for (int control = 0; control < TRIAL_N_CONTROLS; control++) {
             const struct trial trial = {

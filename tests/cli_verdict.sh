@@ -199,6 +199,21 @@ is "a verdict on another pair uses and names it" "$(verdict control.db | sed 's/
 is "none: without it" "$(verdict control.db --control none | sed 's/.*floor/floor/')" "floor=prior"
 ok "calibrate replaces one of the same label" "$neartie" calibrate control.db --label honest
 is "one calibration is stored" "$(sqlite3 control.db 'SELECT count(*) FROM calibrations')" 1
+"$neartie" simulate -o few.db --seed 16 --sequences 3
+run "$neartie" calibrate few.db
+is "a calibration of few sequences says that it stands for no kind" \
+    "$(sed -n '2s/,.*//p' out)" "too little for a floor of its own kind"
+"$neartie" simulate -o other.db --seed 17
+is "and is used so" "$(verdict other.db --control few.db >/dev/null
+    sed -n 's/^floor.*\(control of [a-z]* kind\).*\(too few.*\)/\1, \2/p' out)" \
+    "control of another kind, too few for a kind of its own"
+"$neartie" simulate -o zero.db --seed 16
+sqlite3 zero.db "UPDATE logits SET top1 = 5, top2 = 6, top1_logit = 1, top2_logit = 1, margin = 0,
+    topk = '[[5,1.0],[6,1.0]]'; DELETE FROM delta_lists"
+is "nor do contrasts of 0 measure anything" "$(failure "$neartie" calibrate zero.db)" \
+    "1 neartie: prefill against decode: every other contrast is 0: no floor to measure"
+is "as a control they are a change of path" "$(verdict other.db --control zero.db)" \
+    "0 NEAR-TIE: 7 flips, 8.41 expected; floor=prior, control=bitwise, path change"
 is "a defect is no floor" "$(failure "$neartie" calibrate half.db | cut -d, -f1)" \
     "1 neartie: prefill against decode: is a defect itself"
 is "nor are bit-equal rows" "$(failure "$neartie" calibrate golden.db --a 2 --b 3)" \

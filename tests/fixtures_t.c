@@ -276,7 +276,7 @@ static void test_known_scale(void)
     struct pairs *pairs = pairs_new(NULL, 0);
     add_lists(pairs, 0, 0, LIST({12366, c}, {264, c - .03554f}),
               LIST({264, c}, {12366, c - .03006f}));
-    ok(!floor_from_points(&floor, FLOOR_SAME, FLOOR_PRECISION, .0498, 200, NULL, 0, 0, &err),
+    ok(!floor_from_points(&floor, FLOOR_SAME, FLOOR_PRECISION, .0498, 200, 0, NULL, 0, 0, &err),
        "T11: a floor from a scale");
     judge_floor(&verdict, pairs, FLOOR_PRECISION, &floor, NULL);
     ok(fabs(verdict.flips[0].z_margin - .71) < .005, "T11: margin .71 s");
@@ -286,7 +286,7 @@ static void test_known_scale(void)
     pairs = pairs_new(NULL, 0);
     add_lists(pairs, 0, 0, LIST({12366, c}, {264, c - .03554f}),
               LIST({264, c - .03554f + .0328f}, {12366, c - .0328f}));
-    floor_from_points(&floor, FLOOR_SAME, FLOOR_PRECISION, .0498, 200, NULL, 0, 0, &err);
+    floor_from_points(&floor, FLOOR_SAME, FLOOR_PRECISION, .0498, 200, 0, NULL, 0, 0, &err);
     judge_floor(&verdict, pairs, FLOOR_PRECISION, &floor, NULL);
     is_verdict(&verdict, pairs, VERDICT_NEAR_TIE, "1 flips", "T11b");
 }

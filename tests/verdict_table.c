@@ -165,8 +165,10 @@ static void run_shape(enum simulate_noise noise, enum trial_control control, dou
         struct simulate_options test = {.noise = noise, .bf16 = k & 1, .equal_share = k >> 1};
         snprintf(name, sizeof name, "clean %s%s%s", simulate_noises[noise].name,
                  k & 1 ? ", bf16 grid" : "", k >> 1 ? ", bit-equal rows" : "");
-        run_scenario(&(struct scenario){name, {test, control, control_scale}}, n_seeds,
-                     !wanted->each, wanted->why);
+        run_scenario(
+            &(struct scenario){name,
+                               {.test = test, .control = control, .control_scale = control_scale}},
+            n_seeds, !wanted->each, wanted->why);
     }
 }
 
@@ -189,7 +191,8 @@ static void run_power(enum simulate_defect defect, const double *sizes, int n,
         char name[64];
         struct simulate_options test = {.defect = defect, .size = sizes[k], .n_rows = 200};
         snprintf(name, sizeof name, "%s %g", simulate_defects[defect].name, sizes[k]);
-        run_scenario(&(struct scenario){name, {test, control, 1}}, n_seeds, false, false);
+        run_scenario(&(struct scenario){name, {.test = test, .control = control}}, n_seeds, false,
+                     false);
     }
 }
 
